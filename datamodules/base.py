@@ -1,0 +1,165 @@
+"""The base of every dataset: a LightningDataModule that serves index batches out of memory."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+import torch.distributed as dist
+from lightning import LightningDataModule
+from torch import Tensor
+
+from datamodules.spec import Batch, Task
+
+SplitName = Literal["train", "val", "test"]
+
+
+class Split(NamedTuple):
+    """The rows of one split.
+
+    Attributes:
+        inputs: One tensor per modality, first axis = row.
+        present: `[N, M]` bool; None when every modality of every row is there.
+        group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are independent.
+    """
+
+    inputs: dict[str, Tensor]
+    target: Tensor
+    present: Tensor | None = None
+    group: Tensor | None = None
+
+
+class Batches:
+    """Iterable over a split by index: no per-sample Python, no collation, no worker processes (design.md, section 7).
+
+    In a distributed run each rank takes its share of every global batch, so the global batch, and with it the sum of
+    gradients, does not depend on the number of devices. Not a DataLoader on purpose: Lightning would inject a sampler.
+    """
+
+    def __init__(
+        self, split: Split, names: tuple[str, ...], batch_size: int, shuffle: bool = False, seed: int = 0
+    ) -> None:
+        self.split = split
+        self.names = names
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.rows = len(split.target)
+        self.present = (
+            torch.ones(self.rows, len(names), dtype=torch.bool) if split.present is None else split.present.bool()
+        )
+
+    def __len__(self) -> int:
+        if self.shuffle:  # the last, incomplete batch is left out of an epoch; another one next epoch
+            return max(1, self.rows // self.batch_size)
+        return len(range(0, len(self._share()), self.batch_size))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._shuffled() if self.shuffle else self._in_order()
+
+    def _shuffled(self) -> Iterator[Batch]:
+        generator = torch.Generator().manual_seed((self.seed + 0x9E3779B9 * self.epoch) % 2**63)
+        self.epoch += 1
+        order = torch.randperm(self.rows, generator=generator)
+        rank, world = _rank_and_world()
+        if self.batch_size % world:
+            raise ValueError(f"batch size {self.batch_size} cannot be shared evenly by {world} devices")
+        for i in range(len(self)):
+            index = order[i * self.batch_size : (i + 1) * self.batch_size]
+            yield self.take(index.tensor_split(world)[rank])
+
+    def _in_order(self) -> Iterator[Batch]:
+        share = self._share()
+        for start in range(share.start, share.stop, self.batch_size):
+            yield self.take(slice(start, min(start + self.batch_size, share.stop)))
+
+    def take(self, index: Tensor | slice) -> Batch:
+        """The rows at `index`."""
+        row = torch.arange(index.start, index.stop) if isinstance(index, slice) else index
+        inputs = {name: self.split.inputs[name][index] for name in self.names}
+        return Batch(inputs, self.split.target[index], self.present[index], row)
+
+    def _share(self) -> range:
+        """The rows of this rank, contiguous; every row belongs to exactly one rank."""
+        rank, world = _rank_and_world()
+        return range(self.rows * rank // world, self.rows * (rank + 1) // world)
+
+
+class DataModule(LightningDataModule, ABC):
+    """A dataset. A subclass says what the task is (`describe`) and loads its rows (`load`); nothing else.
+
+    Its own parameters are keyword-only arguments of `__init__` with defaults. The class attributes state what a user
+    must know before trusting it.
+
+    Attributes:
+        licence: Of the data.
+        citation: Whom to cite.
+        source: Where the rows come from.
+        sha256: Fingerprint of the default rows: a change without a new `version` is an error of the contract.
+        batch_size: Global batch size; set from the recipe by the runner.
+        seed: Of the order of the training rows; derived from (dataset, seed) by the runner, never from the method.
+    """
+
+    version: ClassVar[str] = "1"
+    licence: ClassVar[str] = ""
+    citation: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    sha256: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch_size = 128
+        self.seed = 0
+
+    @abstractmethod
+    def describe(self) -> Task:
+        """The task, known without loading the rows wherever possible."""
+
+    @abstractmethod
+    def load(self) -> dict[SplitName, Split]:
+        """Train, val and test, fixed by the version, never by the run's seed; statistics come from train only."""
+
+    @cached_property
+    def task(self) -> Task:
+        """What is to be learnt."""
+        return self.describe()
+
+    @cached_property
+    def splits(self) -> dict[SplitName, Split]:
+        """The rows, loaded once."""
+        return self.load()
+
+    def train_dataloader(self) -> Batches:
+        return Batches(self.splits["train"], self.task.names, self.batch_size, shuffle=True, seed=self.seed)
+
+    def val_dataloader(self) -> Batches:
+        return self.ordered("val")
+
+    def test_dataloader(self) -> Batches:
+        return self.ordered("test")
+
+    def ordered(self, split: SplitName) -> Batches:
+        """The rows of a split in order, in batches large enough that nothing is paid per batch."""
+        return Batches(self.splits[split], self.task.names, max(self.batch_size, 256))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of every tensor of every split."""
+        digest = hashlib.sha256()
+        for name in ("train", "val", "test"):
+            split = self.splits[name]
+            for key, value in (*sorted(split.inputs.items()), ("target", split.target), ("present", split.present)):
+                if value is not None:
+                    digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.dtype}".encode())
+                    digest.update(value.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def _rank_and_world() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1

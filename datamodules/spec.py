@@ -1,0 +1,103 @@
+"""The vocabulary everything else speaks: modalities, tasks and batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Kind = Literal["vector", "sequence", "image", "text"]
+Target = Literal["multiclass", "multilabel", "regression", "retrieval", "pairs"]
+
+_RANK: dict[str, int] = {"vector": 1, "sequence": 2, "image": 3, "text": 1}
+_METRIC: dict[str, str] = {
+    "multiclass": "accuracy",
+    "multilabel": "macro_f1",
+    "regression": "r2",
+    "retrieval": "recall_at_1",
+    "pairs": "recall_at_1",
+}
+
+
+@dataclass(frozen=True)
+class Modality:
+    """One input of a task.
+
+    Attributes:
+        name: Key of the input in `Batch.inputs`.
+        kind: Decides encoder and corruptions.
+        shape: Of one row: vector `(d,)`, sequence `(T, C)`, image `(C, H, W)`, text `(L,)` of token ids.
+        encoder: A name known to `methods/encoders.py`; empty means the default of the kind.
+        vocabulary: Number of token ids of a text, 0 (padding) included.
+        range: Limits of an image's values, or None if it is standardised and must not be clamped.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    encoder: str = ""
+    vocabulary: int = 0
+    range: tuple[float, float] | None = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if self.kind not in _RANK:
+            raise ValueError(f"Expected modality `kind` to be one of {sorted(_RANK)}, but got {self.kind!r}")
+        if len(self.shape) != _RANK[self.kind] or min(self.shape) < 1:
+            raise ValueError(f"Expected a {self.kind} to have {_RANK[self.kind]} positive sizes, but got {self.shape}")
+        if self.kind == "text" and self.vocabulary < 2:
+            raise ValueError(f"Expected text modality {self.name!r} to have `vocabulary` >= 2, got {self.vocabulary}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt.
+
+    Attributes:
+        version: Of the data: bump it whenever a row changes, so that no result is compared across the change.
+        num_outputs: Classes, labels or regression targets; for `retrieval` the training classes.
+        metric: Name of the score; empty means the default of the target.
+        bayes: The best possible score, when it is known.
+        class_names: Names of the outputs, for people and for zero-shot prompts.
+    """
+
+    name: str
+    version: str
+    modalities: tuple[Modality, ...]
+    target: Target
+    num_outputs: int
+    metric: str = ""
+    bayes: float | None = None
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.modalities) < 2:
+            raise ValueError(f"Expected task {self.name!r} to have at least two modalities, got {len(self.modalities)}")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"Expected modality names of task {self.name!r} to be unique, got {self.names}")
+        if self.target not in _METRIC:
+            raise ValueError(f"Expected `target` to be one of {sorted(_METRIC)}, but got {self.target!r}")
+        if not self.metric:
+            object.__setattr__(self, "metric", _METRIC[self.target])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the modalities, in the order of every `M` axis."""
+        return tuple(m.name for m in self.modalities)
+
+
+class Batch(NamedTuple):
+    """Some rows of a split.
+
+    Attributes:
+        present: `[B, M]` bool, at least one True per row.
+        row: Position in the split: pairs predictions and noise across methods.
+        corrupted: `[B, M]` bool, only in a stage that corrupts on purpose.
+    """
+
+    inputs: dict[str, Tensor]
+    target: Tensor
+    present: Tensor
+    row: Tensor
+    corrupted: Tensor | None = None

@@ -1,0 +1,404 @@
+"""The contract of a method: encode -> pool -> fuse -> predict, fitted in stages. A method overrides the station that is its idea."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from lightning import LightningModule
+from torch import Tensor, nn
+
+from datamodules.spec import Batch, Task
+from methods.encoders import Encoders, Tokens
+from methods.metrics import SplitScore, prediction, task_loss
+from methods.registry import methods
+
+__all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The training budget, shared by all methods of a matrix on a dataset: fairness is structural.
+
+    Attributes:
+        width: D, of every encoder's tokens.
+        epochs: At most, per stage.
+        batch_size: Global, whatever the number of devices.
+        patience: Epochs without a better validation score before a stage ends.
+    """
+
+    width: int = 64
+    epochs: int = 30
+    batch_size: int = 128
+    lr: float = 1e-3
+    weight_decay: float = 1e-4
+    patience: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("width", "epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"recipe: `{name}` must be an integer >= 1, got {value!r}")
+        if not self.lr > 0:
+            raise ValueError(f"recipe: `lr` must be > 0, got {self.lr!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"recipe: `weight_decay` must be >= 0, got {self.weight_decay!r}")
+
+
+class Output(NamedTuple):
+    """Everything a forward pass computed: `z` [B, M, D], `fused` [B, F], `logits` [B, O]. Nothing is left on the module."""
+
+    tokens: dict[str, Tokens]
+    z: Tensor
+    fused: Tensor
+    logits: Tensor
+
+
+class Encoded(NamedTuple):
+    """A batch of frozen encodings, for closed-form stages and summaries."""
+
+    z: Tensor
+    present: Tensor
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One fit: by gradient, or closed-form when `solve` is given.
+
+    Attributes:
+        method: Whose stations run and who is fitted.
+        learn: What is fitted; empty means all of `method`. Everything else is frozen and in eval mode.
+        loss: "terms": the named terms replace the task loss (contrastive, hard gates).
+        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used.
+        terms: Functions (output, batch) -> named loss terms; None means `method.auxiliary`.
+        augment: (batch, key) -> batch, a pure function of both; only on the augmented track.
+        solve: Receives a re-iterable stream of the frozen, encoded training split.
+        rates: Multiples of the recipe's learning rate for some parameters, which also escape weight decay (proxies).
+        stop_early: False runs all epochs: twins that must be compared at equal steps.
+    """
+
+    method: Method
+    name: str = "train"
+    learn: tuple[nn.Module | nn.Parameter, ...] = ()
+    loss: Literal["task", "terms"] = "task"
+    select: Literal["metric", "loss"] = "metric"
+    terms: tuple[Callable[[Output, Batch], dict[str, Tensor]], ...] | None = None
+    augment: Callable[[Batch, int], Batch] | None = None
+    solve: Callable[[Iterable[Encoded]], None] | None = None
+    rates: tuple[tuple[nn.Module | nn.Parameter, float], ...] = ()
+    stop_early: bool = True
+
+
+class Method(LightningModule, ABC):
+    """A representation method.
+
+    Subclasses take `(task, recipe, *, own hyper-parameters with defaults)`, call `super().__init__` first and override
+    `fuse` (a fusion), `pool` (an attention), `encode` (an exchange), `auxiliary` (a regulariser) or `stages` (a training
+    protocol). Everything else is final: overriding it raises TypeError when the class is defined.
+
+    What is absent is zero when a station sees it: the base zeroes absent inputs, tokens and encodings. A method masks
+    only where zero is not neutral (a softmax).
+
+    Args:
+        fused_dim: Width of what `fuse` returns, for the linear head. None: no head, `fuse` returns logits.
+        encoders: Replaces the encoders chosen by the task.
+    """
+
+    family: ClassVar[str] = ""
+    track: ClassVar[Literal["plain", "augmented"]] = "plain"
+    separable: ClassVar[bool] = True  # encode() of a subset of the modalities is legal
+
+    _FINAL: ClassVar[tuple[str, ...]] = (
+        "forward",
+        "tokenize",
+        "complete",
+        "objective",
+        "training_step",
+        "validation_step",
+        "test_step",
+        "predict_step",
+        "configure_optimizers",
+        "on_train_epoch_start",
+        "on_train_epoch_end",
+        "on_validation_epoch_end",
+        "in_stage",
+        "train",
+    )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ != __name__:
+            for name in cls._FINAL:
+                if name in cls.__dict__:
+                    raise TypeError(f"{cls.__name__} overrides `{name}`, which is final: every method is trained and scored alike")
+
+    def __init__(
+        self, task: Task, recipe: Recipe, fused_dim: int | None = None, encoders: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.recipe = recipe
+        self.encoders = Encoders(task, recipe.width) if encoders is None else encoders
+        self.head = None if fused_dim is None else nn.Linear(fused_dim, max(1, task.num_outputs))
+        self.augment_seed = 0  # set by the runner from (dataset, seed, stage)
+        self._stage: Stage | None = None
+        self._score = SplitScore(task)
+        self._sums: dict[str, Tensor] = {}
+        self._first_bad_step: Tensor | None = None
+
+    # ---- stations -------------------------------------------------------------------------------------------------
+
+    def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
+        """Tokens of the given modalities."""
+        return self.encoders(inputs)
+
+    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
+        """One vector per modality: [B, M, D]. The mean over tokens that are not padding."""
+        width = next(iter(tokens.values())).x.shape[-1]
+        absent = present.new_zeros((), dtype=next(iter(tokens.values())).x.dtype).expand(len(present), width)
+        return torch.stack([_mean(tokens[n]) if n in tokens else absent for n in self.task.names], dim=1)
+
+    @abstractmethod
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        """[B, M, D] -> [B, F]."""
+
+    def predict(self, fused: Tensor) -> Tensor:
+        """[B, F] -> logits [B, O]."""
+        return fused if self.head is None else self.head(fused)
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        """Named loss terms, added to the task loss."""
+        return {}
+
+    def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
+        """How much each modality counts, [B, M], for methods that weigh modalities: pure, called by `fuse`, audited."""
+        return None
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        """Numbers of interest per row or per batch; their mean under each condition goes into the record."""
+        return {}
+
+    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
+        """Numbers of interest once per cell (held-out correlations, collapse)."""
+        return {}
+
+    def stages(self) -> tuple[Stage, ...]:
+        """How the method is fitted."""
+        return (Stage(self),)
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        """None if the method can be trained on the task, else the reason why not."""
+        if task.target == "pairs":
+            return "needs labels, and the rows of a `pairs` task have none"
+        return None
+
+    @classmethod
+    def variants(cls, task: Task) -> tuple[dict[str, Any], ...]:
+        """The options that a bare name in a matrix expands to on this task."""
+        return ({},)
+
+    # ---- final ----------------------------------------------------------------------------------------------------
+
+    def forward(self, inputs: dict[str, Tensor], present: Tensor | None = None) -> Output:
+        if present is None:
+            first = next(iter(inputs.values()))
+            present = torch.ones(len(first), len(self.task.modalities), dtype=torch.bool, device=first.device)
+        return self.complete(self.tokenize(inputs, present), present)
+
+    def tokenize(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
+        """`encode` with absent content zeroed before and after; a subset of the inputs if `separable`."""
+        index = {name: i for i, name in enumerate(self.task.names)}
+        inputs = {name: _keep(x, present[:, index[name]]) for name, x in inputs.items()}
+        tokens = self.encode(inputs, present)
+        return {name: t._replace(x=_keep(t.x, present[:, index[name]])) for name, t in tokens.items()}
+
+    def complete(self, tokens: dict[str, Tokens], present: Tensor) -> Output:
+        """`pool`, `fuse` and `predict` on tokens that `tokenize` made."""
+        z = _keep(self.pool(tokens, present), present)
+        fused = self.fuse(z, present)
+        return Output(tokens, z, fused, self.predict(fused))
+
+    def objective(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        """The named terms whose sum is minimised in the current stage."""
+        stage = self._current()
+        terms = {"task": task_loss(self.task, out.logits, batch.target)} if stage.loss == "task" else {}
+        for term in (self.auxiliary,) if stage.terms is None else stage.terms:
+            terms.update(term(out, batch))
+        return terms
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        stage = self._current()
+        if stage.augment is not None:
+            batch = stage.augment(batch, self.augment_seed + 1 + self.current_epoch)
+        terms = self.objective(self(batch.inputs, batch.present), batch)
+        loss = torch.stack([t.float() for t in terms.values()]).sum() if len(terms) > 1 else next(iter(terms.values()))
+        self._note(terms, loss)
+        return loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        stage = self._current()
+        if stage.augment is not None:  # one key for all epochs: the noise is fixed by row
+            batch = stage.augment(batch, self.augment_seed)
+        out = self(batch.inputs, batch.present)
+        # Retrieval is validated on classes the head has never seen: no loss to compute there.
+        has_loss = stage.select == "loss" or self.task.target not in ("retrieval", "pairs")
+        loss = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum() if has_loss else None
+        self._score.update(prediction(self.task, out), batch.target, loss)
+
+    def on_train_epoch_start(self) -> None:
+        self._sums = {}
+        self._first_bad_step = None
+
+    def on_train_epoch_end(self) -> None:
+        if self._first_bad_step is not None and torch.isfinite(self._first_bad_step):
+            raise FloatingPointError(
+                f"{type(self).__name__}: the loss of stage {self._current().name!r} is not finite at step "
+                f"{int(self._first_bad_step)} (epoch {self.current_epoch})"
+            )
+        steps = max(1, self.trainer.num_training_batches)
+        self.log_dict({f"train/{name}": total / steps for name, total in self._sums.items()}, sync_dist=False)
+
+    def on_validation_epoch_end(self) -> None:
+        scores = self._score.compute()
+        self._score.reset()
+        self.log_dict({f"val/{name}": value.to(self.device) for name, value in scores.items()}, sync_dist=False)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        recipe, stage = self.recipe, self._current()
+        special: set[int] = set()
+        groups: list[dict[str, Any]] = []
+        for part, multiple in stage.rates:
+            own = [p for p in _parameters(part) if p.requires_grad]
+            special.update(map(id, own))
+            groups.append({"params": own, "lr": recipe.lr * multiple, "weight_decay": 0.0})
+        rest = [p for p in self.parameters() if p.requires_grad and id(p) not in special]
+        groups.insert(0, {"params": rest})
+        groups = [g for g in groups if g["params"]]
+        if not groups:
+            raise ValueError(f"{type(self).__name__}: stage {stage.name!r} has nothing to learn by gradient")
+        return torch.optim.AdamW(groups, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+    def train(self, mode: bool = True) -> Method:
+        stage = self._stage
+        if stage is None or not stage.learn:
+            return super().train(mode)
+        super().train(False)  # what is frozen stays in eval mode
+        for part in stage.learn:
+            if isinstance(part, nn.Module):
+                part.train(mode)
+        return self
+
+    @contextmanager
+    def in_stage(self, stage: Stage) -> Iterator[None]:
+        """Freeze all but what the stage learns, for as long as the stage lasts."""
+        before = [(p, p.requires_grad) for p in self.parameters()]
+        learned = {id(p) for part in stage.learn for p in _parameters(part)}
+        for p, was in before:
+            p.requires_grad_(was and (not stage.learn or id(p) in learned))
+        self._stage = stage
+        try:
+            yield
+        finally:
+            self._stage = None
+            for p, was in before:
+                p.requires_grad_(was)
+            self.train(False)
+
+    def _current(self) -> Stage:
+        """The running stage; outside of our runner, the only one."""
+        if self._stage is None:
+            stages = self.stages()
+            if len(stages) > 1:
+                raise RuntimeError(
+                    f"{type(self).__name__} is fitted in {len(stages)} stages: use benchmark.trainer.fit(method, datamodule)"
+                )
+            return stages[0]
+        return self._stage
+
+    def _note(self, terms: dict[str, Tensor], loss: Tensor) -> None:
+        """Sum the terms on the device; nothing is logged, and nothing waits for the device, in a step."""
+        with torch.no_grad():
+            for name, value in terms.items():
+                value = value.detach()
+                self._sums[name] = self._sums[name] + value if name in self._sums else value
+            step = torch.where(torch.isfinite(loss.detach()), torch.inf, float(self.global_step))
+            self._first_bad_step = step if self._first_bad_step is None else torch.minimum(self._first_bad_step, step)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The method a wrapper wraps, by name: `base = "low_rank"` or `base = { name = "low_rank", rank = 8 }` in a matrix."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self, task: Task, recipe: Recipe) -> Method:
+        """Construct it."""
+        return methods.get(self.name)(task, recipe, **self.options)
+
+
+class Wrapper(Method):
+    """A method around another: every station is the base's until a subclass overrides it."""
+
+    def __init__(self, task: Task, recipe: Recipe, base: Base) -> None:
+        # Built before anything else draws a random number: its weights are those of its own cell.
+        built = base.build(task, recipe)
+        super().__init__(task, recipe, encoders=nn.ModuleDict())
+        self.base = built
+        self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue] - a fact of the base's class
+
+    def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
+        return self.base.encode(inputs, present)
+
+    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
+        return self.base.pool(tokens, present)
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.base.fuse(z, present)
+
+    def predict(self, fused: Tensor) -> Tensor:
+        return self.base.predict(fused)
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        return self.base.auxiliary(out, batch)
+
+    def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
+        return self.base.weights(z, present)
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        return self.base.diagnose(out, present)
+
+    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
+        return self.base.summary(train, test)
+
+    def stages(self) -> tuple[Stage, ...]:
+        return self.base.stages()
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        base = options.get("base", inspect.signature(cls).parameters["base"].default)
+        return methods.get(base.name).applies_to(task, base.options)
+
+
+def _keep(x: Tensor, present: Tensor) -> Tensor:
+    """Zero where not present; `where`, so that a NaN in absent content cannot leak."""
+    mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
+    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def _mean(tokens: Tokens) -> Tensor:
+    if tokens.mask is None:
+        return tokens.x[:, 0] if tokens.x.shape[1] == 1 else tokens.x.mean(dim=1)
+    mask = tokens.mask.unsqueeze(-1).to(tokens.x.dtype)
+    return (tokens.x * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
+
+
+def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:
+    return [part] if isinstance(part, nn.Parameter) else list(part.parameters())

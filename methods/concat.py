@@ -1,0 +1,21 @@
+"""Concatenation: the baseline every fusion has to beat."""
+
+from torch import Tensor, nn
+
+from datamodules.spec import Task
+from methods import Method, Recipe, register
+
+
+@register("concat")
+class Concat(Method):
+    """Concatenate the encodings and mix them with one hidden layer."""
+
+    family = "baseline"
+
+    def __init__(self, task: Task, recipe: Recipe, *, hidden: int = 128) -> None:
+        super().__init__(task, recipe, fused_dim=hidden)
+        # Without the hidden layer this would be `additive` (spec 1.1a).
+        self.mix = nn.Sequential(nn.Linear(len(task.modalities) * recipe.width, hidden), nn.ReLU())
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.mix(z.flatten(1))

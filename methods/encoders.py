@@ -1,0 +1,150 @@
+"""Encoders by modality kind: the same for every method, so that methods differ in their idea alone.
+
+Each turns one modality into tokens of the recipe's width on a grid. None uses batch statistics: a row's tokens depend on
+that row only, in training too, and a run on two devices equals a run on one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.registry import did_you_mean
+from datamodules.spec import Modality, Task
+
+
+class Tokens(NamedTuple):
+    """One modality as tokens: `x` [B, L, D]; `grid` (h, w), (t,) or (1,) with L cells; `mask` [B, L], False = padding."""
+
+    x: Tensor
+    grid: tuple[int, ...]
+    mask: Tensor | None = None
+
+
+class MLP(nn.Module):
+    """Vector -> one token."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(modality.shape[0], width), nn.ReLU(), nn.Linear(width, width), nn.LayerNorm(width)
+        )
+
+    def forward(self, x: Tensor) -> Tokens:
+        return Tokens(self.layers(x).unsqueeze(1), (1,))
+
+
+class Conv1d(nn.Module):
+    """Sequence [T, C] -> T/4 tokens."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        channels = modality.shape[1]
+        self.layers = nn.Sequential(
+            nn.Conv1d(channels, width, 5, stride=2, padding=2),
+            nn.ReLU(),
+            nn.Conv1d(width, width, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv1d(width, width, 3, padding=1),
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tokens:
+        x = self.layers(x.transpose(1, 2)).transpose(1, 2)
+        return Tokens(self.norm(x), (x.shape[1],))
+
+
+class Conv2d(nn.Module):
+    """Image [C, H, W] -> the last map of a small conv net: even sides, at most 8 cells on the shorter one."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        channels, height, breadth = modality.shape
+        halvings = max(1, math.ceil(math.log2(min(height, breadth) / 8)))
+        strides = [1] * (2 - halvings) + [2] * halvings + [1]
+        layers: list[nn.Module] = []
+        for i, stride in enumerate(strides):
+            out = max(8, width >> (len(strides) - 1 - i))
+            # Continuous attention regresses on a grid with even sides (spec: padding), so 14 becomes 8, not 7.
+            padding = tuple(2 if stride == 2 and n % 4 == 2 else 1 for n in (height, breadth))
+            height, breadth = (_convolved(n, stride, p) for n, p in zip((height, breadth), padding, strict=True))
+            layers += [nn.Conv2d(channels, out, 3, stride=stride, padding=padding), nn.ReLU()]
+            channels = out
+        self.layers = nn.Sequential(*layers[:-1])
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tokens:
+        x = self.layers(x)
+        grid = (x.shape[2], x.shape[3])
+        return Tokens(self.norm(x.flatten(2).transpose(1, 2)), grid)
+
+
+def _convolved(size: int, stride: int, padding: int) -> int:
+    return (size + 2 * padding - 3) // stride + 1
+
+
+class Gru(nn.Module):
+    """Text [L] of token ids -> L tokens, padding masked."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(modality.vocabulary, width, padding_idx=0)
+        self.gru = nn.GRU(width, width, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tokens:
+        x = x.long()
+        hidden, _ = self.gru(self.embed(x))
+        return Tokens(self.norm(hidden), (x.shape[1],), x != 0)
+
+
+class Transformer(nn.Module):
+    """Text [L] of token ids -> L tokens of a one-layer transformer, padding masked."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(modality.vocabulary, width, padding_idx=0)
+        self.position = nn.Parameter(torch.randn(modality.shape[0], width) * 0.02)
+        self.layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tokens:
+        x = x.long()
+        mask = x != 0
+        # Attention over nothing is NaN: a row of padding alone attends to its first, still masked, token.
+        visible = mask | (torch.arange(x.shape[1], device=x.device) == 0)
+        hidden = self.layer(self.embed(x) + self.position, src_key_padding_mask=~visible)
+        return Tokens(self.norm(hidden), (x.shape[1],), mask)
+
+
+ENCODERS: dict[str, type[nn.Module]] = {
+    "mlp": MLP,
+    "conv1d": Conv1d,
+    "conv2d": Conv2d,
+    "gru": Gru,
+    "transformer": Transformer,
+}
+_DEFAULT = {"vector": "mlp", "sequence": "conv1d", "image": "conv2d", "text": "gru"}
+
+
+def build_encoder(modality: Modality, width: int) -> nn.Module:
+    """The modality's encoder."""
+    name = modality.encoder or _DEFAULT[modality.kind]
+    if name not in ENCODERS:
+        raise KeyError(f"no encoder named {name!r} ({modality.name}). {did_you_mean(name, tuple(ENCODERS))}")
+    return ENCODERS[name](modality, width)
+
+
+class Encoders(nn.ModuleDict):
+    """One encoder per modality of a task; `only` leaves the others out."""
+
+    def __init__(self, task: Task, width: int, only: tuple[str, ...] | None = None) -> None:
+        names = task.names if only is None else only
+        super().__init__({m.name: build_encoder(m, width) for m in task.modalities if m.name in names})
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tokens]:
+        """Tokens of whichever modalities are given."""
+        return {name: encoder(inputs[name]) for name, encoder in self.items() if name in inputs}

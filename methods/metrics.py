@@ -1,0 +1,172 @@
+"""Losses and scores by target. The same code scores validation epochs and test conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.functional import mean_squared_error, r2_score
+from torchmetrics.functional.classification import (
+    binary_f1_score,
+    multiclass_accuracy,
+    multiclass_f1_score,
+    multilabel_f1_score,
+)
+
+from datamodules.spec import Task
+
+if TYPE_CHECKING:
+    from methods.base import Output
+
+# A fact of the metric, never inferred from its values.
+LOWER_IS_BETTER = frozenset({"mse", "nll", "median_rank"})
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether a larger value of this metric is a better one."""
+    return metric not in LOWER_IS_BETTER
+
+
+def task_loss(task: Task, logits: Tensor, target: Tensor) -> Tensor:
+    """The supervised loss of the task's target, averaged over rows."""
+    match task.target:
+        case "multiclass" | "retrieval":
+            return F.cross_entropy(logits, target)
+        case "multilabel":
+            return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype))
+        case "regression":
+            return F.mse_loss(logits, target.to(logits.dtype).view_as(logits))
+    raise ValueError(f"task {task.name!r} has target {task.target!r}, which has no labels to learn from")
+
+
+def prediction(task: Task, out: Output) -> Tensor:
+    """What has to be kept of a row to score it: class, labels, values, or the embedding that is ranked."""
+    match task.target:
+        case "multiclass":
+            return out.logits.argmax(dim=-1)
+        case "multilabel":
+            return out.logits > 0
+        case "regression":
+            return out.logits.float()
+        case "retrieval":
+            return F.normalize(out.fused.float(), dim=-1)
+        case "pairs":
+            return F.normalize(out.z.float(), dim=-1)
+
+
+def evaluate(task: Task, predicted: Tensor, target: Tensor) -> dict[str, float]:
+    """Every metric of the task over a whole split; the task's own is among them."""
+    return {name: float(value) for name, value in _METRICS[task.target](task, predicted, target).items()}
+
+
+def trivial_score(task: Task, train: Tensor, test: Tensor) -> float:
+    """The score, on the test split, of who never looks at the inputs: majority class, training mean, random ranking."""
+    match task.target:
+        case "multiclass":
+            constant = train.long().bincount(minlength=task.num_outputs).argmax()
+            return evaluate(task, constant.expand(len(test)), test)[task.metric]
+        case "multilabel":
+            return evaluate(task, (train.float().mean(dim=0) > 0.5).expand(len(test), -1), test)[task.metric]
+        case "regression":
+            mean = train.float().reshape(len(train), -1).mean(dim=0)
+            return evaluate(task, mean.expand(len(test), -1), test)[task.metric]
+        case "retrieval":
+            _, inverse, counts = test.unique(return_inverse=True, return_counts=True)
+            others = counts[inverse].double() - 1
+            return float((others / (len(test) - 1)).mean())
+        case "pairs":
+            return 1 / len(test)
+
+
+def _multiclass(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    target = target.long()
+    classes = task.num_outputs
+    found = {
+        "accuracy": multiclass_accuracy(predicted, target, classes, average="micro"),
+        "macro_f1": multiclass_f1_score(predicted, target, classes, average="macro"),
+    }
+    if classes == 2:
+        found["f1"] = binary_f1_score(predicted, target)
+    return found
+
+
+def _multilabel(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    predicted, target = predicted.int(), target.int()
+    return {
+        "macro_f1": multilabel_f1_score(predicted, target, task.num_outputs, average="macro"),
+        "micro_f1": multilabel_f1_score(predicted, target, task.num_outputs, average="micro"),
+        "accuracy": (predicted == target).all(dim=-1).float().mean(),
+    }
+
+
+def _regression(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    predicted = predicted.float().reshape(len(target), -1).squeeze(-1)
+    target = target.float().reshape(len(target), -1).squeeze(-1)
+    return {"r2": r2_score(predicted, target), "mse": mean_squared_error(predicted, target)}
+
+
+def _retrieval(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    from methods.functional.retrieval import recall_at_k
+
+    recalls = recall_at_k(predicted, predicted, target, target, ks=(1, 2, 4, 8), exclude_self=True)
+    return {f"recall_at_{k}": torch.as_tensor(value) for k, value in recalls.items()}
+
+
+def _pairs(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    """Ranks by instance across every ordered pair of modalities, averaged."""
+    from methods.functional.retrieval import recall_at_k
+
+    found: dict[str, list[Tensor]] = {}
+    modalities = predicted.shape[1]
+    for a in range(modalities):
+        for b in range(modalities):
+            if a != b:
+                recalls = recall_at_k(
+                    predicted[:, a], predicted[:, b], target, target, ks=(1, 5, 10), exclude_self=False
+                )
+                for k, value in recalls.items():
+                    found.setdefault(f"recall_at_{k}", []).append(torch.as_tensor(value))
+    return {name: torch.stack(values).mean() for name, values in found.items()}
+
+
+_METRICS: dict[str, Callable[[Task, Tensor, Tensor], dict[str, Tensor]]] = {
+    "multiclass": _multiclass,
+    "multilabel": _multilabel,
+    "regression": _regression,
+    "retrieval": _retrieval,
+    "pairs": _pairs,
+}
+
+
+class SplitScore(Metric):
+    """Score and mean loss of a whole split, over all devices: never a mean of batch scores."""
+
+    full_state_update = False
+    predicted: list[Tensor]
+    target: list[Tensor]
+    loss: Tensor
+    rows: Tensor
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task = task
+        self.add_state("predicted", default=[], dist_reduce_fx="cat")
+        self.add_state("target", default=[], dist_reduce_fx="cat")
+        self.add_state("loss", default=torch.zeros(()), dist_reduce_fx="sum")
+        self.add_state("rows", default=torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, predicted: Tensor, target: Tensor, loss: Tensor | None) -> None:
+        self.predicted.append(predicted)
+        self.target.append(target)
+        self.rows += len(target)
+        if loss is not None:
+            self.loss += loss.detach() * len(target)
+
+    def compute(self) -> dict[str, Tensor]:
+        predicted, target = (x if isinstance(x, Tensor) else torch.cat(x) for x in (self.predicted, self.target))
+        scores = {name: torch.tensor(v) for name, v in evaluate(self.task, predicted, target).items()}
+        return {**scores, "loss": self.loss / self.rows}
