@@ -18,16 +18,39 @@ from datamodules.spec import Batch, Task
 SplitName = Literal["train", "val", "test"]
 
 
+class Gathered:
+    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale`, as float.
+
+    Kept small (uint8, one copy of each image) and expanded a batch at a time. Indexed like the tensor it stands for.
+    """
+
+    def __init__(self, values: Tensor, index: Tensor, scale: float = 1.0) -> None:
+        self.values = values
+        self.index = index
+        self.scale = scale
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the tensor it stands for."""
+        return torch.Size((len(self.index), *self.values.shape[1:]))
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        return self.values[self.index[rows]].float().mul_(self.scale)
+
+
 class Split(NamedTuple):
     """The rows of one split.
 
     Attributes:
-        inputs: One tensor per modality, first axis = row.
+        inputs: One tensor (or `Gathered`) per modality, first axis = row.
         present: `[N, M]` bool; None when every modality of every row is there.
         group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are independent.
     """
 
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Tensor | Gathered]
     target: Tensor
     present: Tensor | None = None
     group: Tensor | None = None
@@ -152,11 +175,18 @@ class DataModule(LightningDataModule, ABC):
         digest = hashlib.sha256()
         for name in ("train", "val", "test"):
             split = self.splits[name]
-            for key, value in (*sorted(split.inputs.items()), ("target", split.target), ("present", split.present)):
+            parts = [*sorted(split.inputs.items()), ("target", split.target), ("present", split.present)]
+            for key, value in [stored for part in parts for stored in _stored(*part)]:
                 if value is not None:
                     digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.dtype}".encode())
                     digest.update(value.contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+
+def _stored(key: str, value: Tensor | Gathered | None) -> list[tuple[str, Tensor | None]]:
+    if isinstance(value, Gathered):
+        return [(f"{key}.values", value.values), (f"{key}.index", value.index)]
+    return [(key, value)]
 
 
 def _rank_and_world() -> tuple[int, int]:

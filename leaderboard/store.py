@@ -70,6 +70,12 @@ class Store:
         self._write(path, record.to_json().encode())
         return path
 
+    def write_bytes(self, cell: str, suffix: str, content: bytes) -> Path:
+        """Store another file of the cell, such as its checkpoint."""
+        path = self.path(cell, suffix)
+        self._write(path, content)
+        return path
+
     def read(self, cell: str) -> Record | None:
         """The cell's record, or None if there is none.
 

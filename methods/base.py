@@ -213,14 +213,15 @@ class Method(LightningModule, ABC):
         return self.complete(self.tokenize(inputs, present), present)
 
     def tokenize(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
-        """`encode` with absent content zeroed before and after; a subset of the inputs if `separable`."""
-        index = {name: i for i, name in enumerate(self.task.names)}
-        inputs = {name: _keep(x, present[:, index[name]]) for name, x in inputs.items()}
-        tokens = self.encode(inputs, present)
-        return {name: t._replace(x=_keep(t.x, present[:, index[name]])) for name, t in tokens.items()}
+        """`encode` with absent inputs zeroed; of a subset of the modalities if `separable`."""
+        names = self.task.names
+        inputs = {name: _keep(x, present[:, names.index(name)]) for name, x in inputs.items()}
+        return self.encode(inputs, present)
 
     def complete(self, tokens: dict[str, Tokens], present: Tensor) -> Output:
-        """`pool`, `fuse` and `predict` on tokens that `tokenize` made."""
+        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed."""
+        names = self.task.names
+        tokens = {name: t._replace(x=_keep(t.x, present[:, names.index(name)])) for name, t in tokens.items()}
         z = _keep(self.pool(tokens, present), present)
         fused = self.fuse(z, present)
         return Output(tokens, z, fused, self.predict(fused))

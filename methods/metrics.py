@@ -18,6 +18,7 @@ from torchmetrics.functional.classification import (
 )
 
 from datamodules.spec import Task
+from methods.functional.retrieval import first_positive_rank
 
 if TYPE_CHECKING:
     from methods.base import Output
@@ -109,36 +110,38 @@ def _regression(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tens
     return {"r2": r2_score(predicted, target), "mse": mean_squared_error(predicted, target)}
 
 
-def _retrieval(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
-    from methods.functional.retrieval import recall_at_k
+def ranks(task: Task, predicted: Tensor, target: Tensor) -> Tensor:
+    """Rank, from 1, of the first right answer to each row's query: [N] by class, or [N, P] by instance across modalities.
 
-    recalls = recall_at_k(predicted, predicted, target, target, ks=(1, 2, 4, 8), exclude_self=True)
-    return {f"recall_at_{k}": torch.as_tensor(value) for k, value in recalls.items()}
+    A query that nothing in the gallery can answer gets -1 and is left out of every average.
+    """
+    if task.target == "retrieval":
+        rank = first_positive_rank(predicted, predicted, target, target, exclude_self=True)
+        return torch.where(rank < 0, rank, rank + 1)
+    modalities = range(predicted.shape[1])
+    directions = [
+        first_positive_rank(predicted[:, a], predicted[:, b], target, target, exclude_self=False) + 1
+        for a in modalities
+        for b in modalities
+        if a != b
+    ]
+    return torch.stack(directions, dim=1)
 
 
-def _pairs(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
-    """Ranks by instance across every ordered pair of modalities, averaged."""
-    from methods.functional.retrieval import recall_at_k
-
-    found: dict[str, list[Tensor]] = {}
-    modalities = predicted.shape[1]
-    for a in range(modalities):
-        for b in range(modalities):
-            if a != b:
-                recalls = recall_at_k(
-                    predicted[:, a], predicted[:, b], target, target, ks=(1, 5, 10), exclude_self=False
-                )
-                for k, value in recalls.items():
-                    found.setdefault(f"recall_at_{k}", []).append(torch.as_tensor(value))
-    return {name: torch.stack(values).mean() for name, values in found.items()}
+def _ranked(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    rank = ranks(task, predicted, target)
+    rank = rank[rank > 0].double()
+    ks = (1, 2, 4, 8) if task.target == "retrieval" else (1, 5, 10)
+    found = {f"recall_at_{k}": (rank <= k).double().mean() for k in ks}
+    return {**found, "median_rank": rank.median()}
 
 
 _METRICS: dict[str, Callable[[Task, Tensor, Tensor], dict[str, Tensor]]] = {
     "multiclass": _multiclass,
     "multilabel": _multilabel,
     "regression": _regression,
-    "retrieval": _retrieval,
-    "pairs": _pairs,
+    "retrieval": _ranked,
+    "pairs": _ranked,
 }
 
 

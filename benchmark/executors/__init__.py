@@ -1,0 +1,1 @@
+"""Executors: where the cells of a plan run."""

@@ -1,0 +1,203 @@
+"""The matrix: which methods meet which datasets, how often and under which conditions. Read from TOML and the command line.
+
+Reading checks every name against the registries without importing a method; the values are checked when the plan is made.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from datamodules.registry import Registry, datasets, did_you_mean
+from methods.registry import methods
+
+FOLDER = Path(__file__).parent / "matrices"
+DEFAULT = "quick"
+_KEYS = ("seeds", "conditions", "methods", "datasets", "recipe", "recipes", "trainer", "baselines", "exclude")
+
+
+class MatrixError(ValueError):
+    """A matrix that cannot be run; the message names file, key and, where one is close, the name that was meant."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method or dataset with the options the matrix gives it; `where` says which lines did, for errors."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What to run.
+
+    Attributes:
+        recipe: Overrides of the default recipe; `recipes` overrides it further for some datasets.
+        baselines: Whether `concat` and `unimodal` are added where they are missing: gains and mCE are relative to them.
+    """
+
+    source: str
+    methods: tuple[Choice, ...]
+    datasets: tuple[Choice, ...]
+    seeds: tuple[int, ...] = (0,)
+    conditions: str | tuple[str, ...] = "standard"
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    baselines: bool = True
+
+
+def shipped() -> dict[str, Path]:
+    """The matrices that come with the package."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def read(name: str) -> Matrix:
+    """Read a matrix file, or a shipped matrix by name.
+
+    Raises:
+        MatrixError: If it cannot be read or says something unknown.
+    """
+    path = Path(name)
+    if not path.suffix and name in shipped():
+        path = shipped()[name]
+    if not path.is_file():
+        raise MatrixError(f"no matrix {name!r}: neither a file nor a shipped one. {did_you_mean(name, tuple(shipped()))}")
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MatrixError(f"{path.name} is not valid TOML: {error}") from None
+    return parse(raw, path.name)
+
+
+def parse(raw: Mapping[str, Any], source: str) -> Matrix:
+    """A matrix from its tables."""
+    for key in raw:
+        if key not in _KEYS:
+            raise MatrixError(f"{source}: no key `{key}` in a matrix. {did_you_mean(key, _KEYS)}")
+    excluded = raw.get("exclude", [])
+    for name in excluded:
+        _known(methods, name, source, "exclude")
+    chosen = tuple(c for c in _choices(raw.get("methods", "all"), methods, source, "methods") if c.name not in excluded)
+    for name in raw.get("recipes", {}):
+        _known(datasets, name, source, "recipes")
+    conditions = raw.get("conditions", "standard")
+    return Matrix(
+        source=source,
+        methods=chosen,
+        datasets=_choices(raw.get("datasets", []), datasets, source, "datasets"),
+        seeds=_seeds(raw.get("seeds", 1), source),
+        conditions=tuple(conditions) if isinstance(conditions, list) else conditions,
+        recipe=_table(raw, "recipe", source),
+        recipes=_table(raw, "recipes", source),
+        trainer=_table(raw, "trainer", source),
+        baselines=bool(raw.get("baselines", True)),
+    )
+
+
+def with_arguments(
+    matrix: Matrix,
+    *,
+    method_names: Sequence[str] | None = None,
+    dataset_names: Sequence[str] | None = None,
+    seeds: int | None = None,
+    settings: Sequence[str] = (),
+    conditions: str | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    baselines: bool | None = None,
+) -> Matrix:
+    """The matrix with what the command line says on top of it."""
+    if method_names is not None:
+        matrix = replace(matrix, methods=_pick(method_names, methods, matrix.methods, "--methods"))
+    if dataset_names is not None:
+        matrix = replace(matrix, datasets=_pick(dataset_names, datasets, matrix.datasets, "--datasets"))
+    if seeds is not None:
+        matrix = replace(matrix, seeds=_seeds(seeds, "--seeds"))
+    if conditions is not None:
+        names = tuple(conditions.split(","))
+        matrix = replace(matrix, conditions=conditions if len(names) == 1 and conditions in _SETS else names)
+    if trainer:
+        matrix = replace(matrix, trainer={**matrix.trainer, **trainer})
+    if baselines is not None:
+        matrix = replace(matrix, baselines=baselines)
+    for setting in settings:
+        matrix = _set(matrix, setting)
+    return matrix
+
+
+_SETS = ("standard", "full", "none")
+
+
+def _set(matrix: Matrix, setting: str) -> Matrix:
+    """Apply one `--set name.key=value`: an option of a method or dataset, or a part of the recipe or trainer."""
+    target, separator, text = setting.partition("=")
+    name, dot, key = target.strip().rpartition(".")
+    if not separator or not dot:
+        raise MatrixError(f"--set takes NAME.KEY=VALUE, got {setting!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a bare word is a string
+    where = f"--set {setting}"
+    if name in ("recipe", "trainer"):
+        return replace(matrix, **{name: {**getattr(matrix, name), key: value}})
+    for kind in ("methods", "datasets"):
+        choices: tuple[Choice, ...] = getattr(matrix, kind)
+        if any(c.name == name for c in choices):
+            changed = [replace(c, options={**c.options, key: value}, where=where) if c.name == name else c for c in choices]
+            return replace(matrix, **{kind: tuple(changed)})
+    known = ("recipe", "trainer", *(c.name for c in (*matrix.methods, *matrix.datasets)))
+    raise MatrixError(f"{where}: nothing named {name!r} in this matrix. {did_you_mean(name, known)}")
+
+
+def _pick(names: Sequence[str], registry: Registry, given: tuple[Choice, ...], where: str) -> tuple[Choice, ...]:
+    """The named ones, with the options the matrix gives them."""
+    picked: list[Choice] = []
+    for name in names:
+        _known(registry, name, where, "")
+        picked += [c for c in given if c.name == name] or [Choice(name, where=where)]
+    return tuple(picked)
+
+
+def _choices(raw: Any, registry: Registry, source: str, key: str) -> tuple[Choice, ...]:
+    """Names, tables with a name, or a table of tables; `"all"` is everything registered."""
+    if raw == "all":
+        return tuple(Choice(name, where=f"{source}, {key}") for name in registry.names())
+    if isinstance(raw, Mapping):
+        raw = [{"name": name, **options} for name, options in raw.items()]
+    if not isinstance(raw, list):
+        raise MatrixError(f"{source}: `{key}` must be a list or a table, got {raw!r}")
+    found = []
+    for item in raw:
+        item = {"name": item} if isinstance(item, str) else dict(item)
+        name = item.pop("name", None)
+        if not isinstance(name, str):
+            raise MatrixError(f"{source}: an entry of `{key}` has no name: {item!r}")
+        _known(registry, name, source, key)
+        found.append(Choice(name, item, f"{source}, [{key}.{name}]"))
+    return tuple(found)
+
+
+def _known(registry: Registry, name: str, source: str, key: str) -> None:
+    if name not in registry.names():
+        raise MatrixError(f"{registry.unknown(name)} ({', '.join(filter(None, (source, key)))})")
+
+
+def _seeds(raw: Any, source: str) -> tuple[int, ...]:
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
+        return tuple(range(raw))
+    if isinstance(raw, list) and raw and all(isinstance(s, int) and s >= 0 for s in raw):
+        return tuple(dict.fromkeys(raw))
+    raise MatrixError(f"{source}: `seeds` must be a number >= 1 or a list of seeds, got {raw!r}")
+
+
+def _table(raw: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any]:
+    value = raw.get(key, {})
+    if not isinstance(value, Mapping):
+        raise MatrixError(f"{source}: `{key}` must be a table, got {value!r}")
+    return value

@@ -1,0 +1,250 @@
+"""The plan: a matrix resolved into cells, each complete, checked and addressed by a hash of everything that decides its numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from benchmark import conditions as conditions_
+from benchmark.matrix import Choice, Matrix
+from benchmark.options import UsageError, axes, parameters, plain, resolve
+from benchmark.source import digest
+from benchmark.trainer import TrainerOptions
+from datamodules.base import DataModule
+from datamodules.registry import datasets, did_you_mean
+from datamodules.spec import Task
+from leaderboard.record import SCHEMA, Condition
+from methods.base import Method, Recipe
+from methods.metrics import higher_is_better
+from methods.registry import methods
+
+BASELINES = ("concat", "unimodal")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method on a dataset with a seed. Everything in it is plain data, so that it can go to another process."""
+
+    id: str
+    method: str
+    label: str
+    family: str
+    track: str
+    options: Mapping[str, Any]
+    dataset: str
+    dataset_version: str
+    dataset_options: Mapping[str, Any]
+    seed: int
+    recipe: Mapping[str, Any]
+    conditions: tuple[Condition, ...]
+    trainer: Mapping[str, Any]
+    modalities: tuple[str, ...]
+    target: str
+    metric: str
+    higher_is_better: bool
+    bayes: float | None
+    parameters: int
+
+    def __post_init__(self) -> None:
+        json.dumps([self.options, self.dataset_options])  # plain data, or an error here and not in a worker
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A pair the matrix asks for that makes no sense, and why."""
+
+    label: str
+    dataset: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every cell of a matrix, datasets together, and what was left out."""
+
+    cells: tuple[Cell, ...]
+    not_applicable: tuple[NotApplicable, ...] = ()
+    added: tuple[str, ...] = field(default=())
+
+
+def make_plan(matrix: Matrix) -> Plan:
+    """Resolve a matrix: expand its axes, check every value by building every model on the meta device.
+
+    Raises:
+        UsageError: For the first thing that is wrong, naming file, key and what would be right.
+    """
+    if not matrix.datasets:
+        raise UsageError(f"{matrix.source}: no datasets. Known: {', '.join(datasets.names())}")
+    if not matrix.methods:
+        raise UsageError(f"{matrix.source}: no methods. Known: {', '.join(methods.names())}")
+    trainer = _fields(TrainerOptions, matrix.trainer, f"{matrix.source}, [trainer]")
+    try:
+        conditions_.check(matrix.conditions)  # pyright: ignore[reportArgumentType]
+    except ValueError as error:
+        raise UsageError(f"{error} ({matrix.source}, conditions)") from None
+    names = {choice.name for choice in matrix.methods}
+    added = tuple(b for b in BASELINES if matrix.baselines and b not in names)
+    chosen = (*matrix.methods, *(Choice(name, where="baselines") for name in added))
+    cells: dict[str, Cell] = {}
+    left_out: list[NotApplicable] = []
+    for dataset in matrix.datasets:
+        for datamodule, dataset_options in _datasets(dataset):
+            recipe = _recipe(matrix, dataset.name)
+            wanted = conditions_.resolve(matrix.conditions, datamodule.task)  # pyright: ignore[reportArgumentType]
+            for label, cls, choice, options in _methods(chosen, datamodule.task):
+                reason = cls.applies_to(datamodule.task, options)
+                if reason is not None:
+                    left_out.append(NotApplicable(label, dataset.name, reason))
+                    continue
+                size = _size(cls, choice, options, datamodule.task, recipe)
+                for seed in matrix.seeds:
+                    cell = _cell(choice.name, label, cls, options, dataset.name, dataset_options, datamodule.task, seed,
+                                 recipe, wanted, trainer, size)  # fmt: skip
+                    cells.setdefault(cell.id, cell)
+    return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added)
+
+
+def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
+    """The dataset of a cell."""
+    return datasets.get(name)(**resolve(name, datasets.get(name), options, name))
+
+
+def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapping[str, Any]) -> Method:
+    """The method of a cell, untrained."""
+    cls = methods.get(name)
+    return cls(task, Recipe(**recipe), **resolve(name, cls, options, name))
+
+
+def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
+    cls = datasets.get(choice.name)
+    for given in _product(cls, choice):
+        options = resolve(choice.name, cls, given, choice.where)
+        try:
+            datamodule = cls(**options)
+            datamodule.task  # noqa: B018 - described now, so that a wrong value is an error now
+        except (ValueError, OSError) as error:
+            raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
+        yield datamodule, {k: plain(v) for k, v in options.items()}
+
+
+def _methods(chosen: tuple[Choice, ...], task: Task) -> Iterator[tuple[str, type[Method], Choice, dict[str, Any]]]:
+    """Each method with each combination of its options, and its name on the board."""
+    for choice in chosen:
+        cls: type[Method] = methods.get(choice.name)
+        variants = cls.variants(task)
+        named = {key for variant in variants for key in variant}  # shown by value: unimodal[image]
+        for given in _product(cls, choice):
+            # A bare name stands for its variants; an option the user gave is the user's.
+            expanded = variants if not named & set(given) else ({},)
+            for variant in expanded:
+                options = resolve(choice.name, cls, {**variant, **given}, choice.where)
+                yield _label(choice.name, cls, options, named), cls, choice, options
+
+
+def _product(cls: type, choice: Choice) -> Iterator[dict[str, Any]]:
+    values = axes(cls, choice.options)
+    for combination in itertools.product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
+
+
+def _label(name: str, cls: type, options: Mapping[str, Any], named: set[str]) -> str:
+    defaults = resolve(name, cls, {}, name)
+    shown = []
+    for key, value in options.items():
+        if key in named:
+            shown.append(f"{value}")
+        elif value != defaults[key]:
+            shown.append(f"{key}={_short(value)}")
+    return f"{name}[{','.join(shown)}]" if shown else name
+
+
+def _short(value: Any) -> str:
+    value = plain(value)
+    if isinstance(value, dict):
+        return value["name"]
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _size(cls: type[Method], choice: Choice, options: Mapping[str, Any], task: Task, recipe: Recipe) -> int:
+    """Parameters of the method, by building it where tensors cost nothing; a bad value fails here."""
+    try:
+        with torch.device("meta"):
+            return sum(p.numel() for p in cls(task, recipe, **options).parameters())
+    except (ValueError, TypeError, KeyError) as error:
+        message = error.args[0] if error.args else error
+        raise UsageError(f"{message} ({choice.where})") from error
+
+
+def _recipe(matrix: Matrix, dataset: str) -> Recipe:
+    given = {**matrix.recipe, **matrix.recipes.get(dataset, {})}
+    return _fields(Recipe, given, f"{matrix.source}, [recipe] or [recipes.{dataset}]")
+
+
+def _fields(cls: type, given: Mapping[str, Any], where: str) -> Any:
+    known = tuple(cls.__dataclass_fields__)
+    for key in given:
+        if key not in known:
+            raise UsageError(f"no key `{key}`. {did_you_mean(key, known)} ({where})")
+    try:
+        return cls(**given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{error} ({where})") from error
+
+
+def _cell(
+    method: str,
+    label: str,
+    cls: type[Method],
+    options: Mapping[str, Any],
+    dataset: str,
+    dataset_options: dict[str, Any],
+    task: Task,
+    seed: int,
+    recipe: Recipe,
+    wanted: tuple[Condition, ...],
+    trainer: TrainerOptions,
+    size: int,
+) -> Cell:
+    given = {key: plain(options[key]) for key in parameters(cls)}
+    identity = {
+        "schema": SCHEMA,
+        "method": method,
+        "options": given,
+        "source": digest(cls),
+        "dataset": dataset,
+        "dataset_version": task.version,
+        "dataset_options": dataset_options,
+        "seed": seed,
+        "recipe": recipe.__dict__,
+        "conditions": [c.id for c in wanted],
+        "corruptions": conditions_.versions(wanted),
+        "precision": trainer.precision,  # devices are not identity: they must not change the numbers
+    }
+    code = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    return Cell(
+        id=f"{method}-{dataset}-{seed}-{code}",
+        method=method,
+        label=label,
+        family=cls.family,
+        track=cls.track,
+        options=given,
+        dataset=dataset,
+        dataset_version=task.version,
+        dataset_options=dataset_options,
+        seed=seed,
+        recipe=dict(recipe.__dict__),
+        conditions=wanted,
+        trainer=dict(trainer.__dict__),
+        modalities=task.names,
+        target=task.target,
+        metric=task.metric,
+        higher_is_better=higher_is_better(task.metric),
+        bayes=task.bayes,
+        parameters=size,
+    )
