@@ -188,7 +188,9 @@ class _Tally:
             "metrics": {name: value for name, value in metrics.items() if name != task.metric},
             "calibration": calibration,
             "weights": tuple(means["weights"]) if "weights" in means else None,
-            "diagnostics": {n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")},
+            "diagnostics": {
+                n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")
+            },
         }
 
     def arrays(self, name: str, target: Tensor) -> dict[str, np.ndarray]:

@@ -67,7 +67,9 @@ def read(name: str) -> Matrix:
     if not path.suffix and name in shipped():
         path = shipped()[name]
     if not path.is_file():
-        raise MatrixError(f"no matrix {name!r}: neither a file nor a shipped one. {did_you_mean(name, tuple(shipped()))}")
+        raise MatrixError(
+            f"no matrix {name!r}: neither a file nor a shipped one. {did_you_mean(name, tuple(shipped()))}"
+        )
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -149,7 +151,9 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
     for kind in ("methods", "datasets"):
         choices: tuple[Choice, ...] = getattr(matrix, kind)
         if any(c.name == name for c in choices):
-            changed = [replace(c, options={**c.options, key: value}, where=where) if c.name == name else c for c in choices]
+            changed = [
+                replace(c, options={**c.options, key: value}, where=where) if c.name == name else c for c in choices
+            ]
             return replace(matrix, **{kind: tuple(changed)})
     known = ("recipe", "trainer", *(c.name for c in (*matrix.methods, *matrix.datasets)))
     raise MatrixError(f"{where}: nothing named {name!r} in this matrix. {did_you_mean(name, known)}")

@@ -20,7 +20,7 @@ from datamodules.base import DataModule
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
 from leaderboard.record import SCHEMA, Condition
-from methods.base import Method, Recipe
+from methods.base import Base, Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
 
@@ -197,6 +197,15 @@ def _fields(cls: type, given: Mapping[str, Any], where: str) -> Any:
         raise UsageError(f"{error} ({where})") from error
 
 
+def _sources(cls: type[Method], options: Mapping[str, Any]) -> list[str]:
+    """Digests of the method's code and of the code of what it wraps."""
+    found = [digest(cls)]
+    for value in options.values():
+        if isinstance(value, Base):
+            found += _sources(methods.get(value.name), value.options)
+    return found
+
+
 def _cell(
     method: str,
     label: str,
@@ -216,7 +225,7 @@ def _cell(
         "schema": SCHEMA,
         "method": method,
         "options": given,
-        "source": digest(cls),
+        "source": _sources(cls, options),
         "dataset": dataset,
         "dataset_version": task.version,
         "dataset_options": dataset_options,

@@ -125,7 +125,9 @@ def fit(
         stage.method.augment_seed = derive(*identity, "augment") >> 16
         started = time.perf_counter()
         with stage.method.in_stage(stage):
-            report = _solve(stage, datamodule, options) if stage.solve else _train(stage, datamodule, options, callbacks)
+            report = (
+                _solve(stage, datamodule, options) if stage.solve else _train(stage, datamodule, options, callbacks)
+            )
         reports.append({"name": stage.name, "seconds": time.perf_counter() - started, **report})
     return tuple(reports)
 

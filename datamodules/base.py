@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
@@ -50,7 +50,7 @@ class Split(NamedTuple):
         group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are independent.
     """
 
-    inputs: dict[str, Tensor | Gathered]
+    inputs: Mapping[str, Tensor | Gathered]
     target: Tensor
     present: Tensor | None = None
     group: Tensor | None = None

@@ -26,9 +26,9 @@ class DigitHalves(DataModule):
     def load(self) -> dict[SplitName, Split]:
         from sklearn.datasets import load_digits
 
-        digits = load_digits()
-        images = torch.from_numpy(np.asarray(digits.images, dtype=np.float32) / 16).unsqueeze(1)
-        target = torch.from_numpy(np.asarray(digits.target, dtype=np.int64))
+        pixels, digits = load_digits(return_X_y=True)
+        images = torch.from_numpy(np.asarray(pixels, dtype=np.float32) / 16).view(-1, 1, 8, 8)
+        target = torch.from_numpy(np.asarray(digits, dtype=np.int64))
         order = np.random.default_rng(20240).permutation(len(target))
         parts: dict[SplitName, np.ndarray] = {"train": order[:1197], "val": order[1197:1497], "test": order[1497:]}
         return {

@@ -75,9 +75,7 @@ class Interaction(DataModule):
     source = "generated"
     kind: ClassVar[str] = ""
 
-    def __init__(
-        self, *, mu: Sequence[float], rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Sequence[float], rows: int = 20_000, dims: int = 6, label_noise: float = 0.0) -> None:
         super().__init__()
         if rows < 100:
             raise ValueError(f"Expected `rows` to be at least 100, but got {rows}")

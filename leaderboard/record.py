@@ -132,7 +132,8 @@ class Record:
             raise InvalidRecord(f"unknown fields {unknown}")
         try:
             conditions = tuple(_condition(c) for c in raw.pop("conditions", ()))
-            record = cls(**{**raw, "conditions": conditions, "modalities": tuple(raw["modalities"])})
+            sequences = {name: tuple(raw[name]) for name in ("modalities", "training") if name in raw}
+            record = cls(**{**raw, **sequences, "conditions": conditions})
         except (TypeError, KeyError, AttributeError) as error:
             raise InvalidRecord(f"missing or misshapen fields: {error}") from None
         record._check()

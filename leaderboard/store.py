@@ -64,7 +64,7 @@ class Store:
         """Store a record and its predictions, replacing older ones."""
         if predictions is not None:
             buffer = io.BytesIO()
-            np.savez_compressed(buffer, **dict(predictions))
+            np.savez_compressed(buffer, allow_pickle=False, **dict(predictions))
             self._write(self.path(record.cell, ".npz"), buffer.getvalue())
         path = self.path(record.cell)
         self._write(path, record.to_json().encode())

@@ -136,7 +136,9 @@ class Method(LightningModule, ABC):
         if cls.__module__ != __name__:
             for name in cls._FINAL:
                 if name in cls.__dict__:
-                    raise TypeError(f"{cls.__name__} overrides `{name}`, which is final: every method is trained and scored alike")
+                    raise TypeError(
+                        f"{cls.__name__} overrides `{name}`, which is final: every method is trained and scored alike"
+                    )
 
     def __init__(
         self, task: Task, recipe: Recipe, fused_dim: int | None = None, encoders: nn.Module | None = None
@@ -315,12 +317,12 @@ class Method(LightningModule, ABC):
     def _current(self) -> Stage:
         """The running stage; outside of our runner, the only one."""
         if self._stage is None:
-            stages = self.stages()
-            if len(stages) > 1:
+            only, *more = self.stages()
+            if more:
                 raise RuntimeError(
-                    f"{type(self).__name__} is fitted in {len(stages)} stages: use benchmark.trainer.fit(method, datamodule)"
+                    f"{type(self).__name__} is fitted in {1 + len(more)} stages: use benchmark.trainer.fit(method, datamodule)"
                 )
-            return stages[0]
+            return only
         return self._stage
 
     def _note(self, terms: dict[str, Tensor], loss: Tensor) -> None:

@@ -67,10 +67,10 @@ class Conv2d(nn.Module):
         strides = [1] * (2 - halvings) + [2] * halvings + [1]
         layers: list[nn.Module] = []
         for i, stride in enumerate(strides):
-            out = max(8, width >> (len(strides) - 1 - i))
+            out = width if i == len(strides) - 1 else max(8, width >> (len(strides) - 1 - i))
             # Continuous attention regresses on a grid with even sides (spec: padding), so 14 becomes 8, not 7.
-            padding = tuple(2 if stride == 2 and n % 4 == 2 else 1 for n in (height, breadth))
-            height, breadth = (_convolved(n, stride, p) for n, p in zip((height, breadth), padding, strict=True))
+            padding = (_padding(height, stride), _padding(breadth, stride))
+            height, breadth = _convolved(height, stride, padding[0]), _convolved(breadth, stride, padding[1])
             layers += [nn.Conv2d(channels, out, 3, stride=stride, padding=padding), nn.ReLU()]
             channels = out
         self.layers = nn.Sequential(*layers[:-1])
@@ -80,6 +80,10 @@ class Conv2d(nn.Module):
         x = self.layers(x)
         grid = (x.shape[2], x.shape[3])
         return Tokens(self.norm(x.flatten(2).transpose(1, 2)), grid)
+
+
+def _padding(size: int, stride: int) -> int:
+    return 2 if stride == 2 and size % 4 == 2 else 1
 
 
 def _convolved(size: int, stride: int, padding: int) -> int:

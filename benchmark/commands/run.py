@@ -190,7 +190,14 @@ class _Progress:
     """Cells done, failed and left, time to go, and the best so far on the dataset of the last cell."""
 
     def __init__(self, todo: list[Cell]) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self.progress = Progress(
             TextColumn("cells"),

@@ -1,0 +1,70 @@
+"""`polymodal check`: the conformance kit, for a method, a dataset or a corruption."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+NAME = "check"
+HELP = "Check that a method, dataset or corruption keeps the contract; what fails says how to mend it."
+EXAMPLE = """examples:
+  polymodal check my_fusion --plugin my_fusion.py
+  polymodal check digit_halves
+  polymodal check gaussian_noise
+
+Exit code: 0 all checks pass, 1 otherwise.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="a registered method, dataset or corruption")
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers it")
+    parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import os
+
+    from datamodules.corruptions.registry import corruptions
+    from datamodules.registry import datasets, did_you_mean, load_plugin
+    from methods.registry import methods
+
+    if arguments.data:
+        os.environ["POLYMODAL_DATA"] = str(arguments.data)
+    for plugin in arguments.plugin:
+        load_plugin(plugin)
+    name = arguments.name
+    known = (*methods.names(), *datasets.names(), *corruptions.names())
+    if name not in known:
+        raise KeyError(f"nothing is registered as {name!r}. {did_you_mean(name, known)}")
+
+    import torch
+
+    from benchmark import conformance
+
+    torch.set_num_threads(1)
+    if name in methods.names():
+        results = conformance.check_method(name)
+    elif name in datasets.names():
+        results = conformance.check_dataset(name, datasets.get(name))
+    else:
+        results = conformance.check_corruption(name)
+    if arguments.json:
+        print(json.dumps([vars(result) for result in results], indent=1))
+    else:
+        _show(name, results)
+    return 0 if all(result.passed for result in results) else 1
+
+
+def _show(name: str, results: list) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    for result in results:
+        mark = "[green]pass[/green]" if result.passed else "[red]FAIL[/red]"
+        detail = f"  {escape(result.detail)}" if result.detail else ""
+        console.print(f"{mark}  {result.check:<10} {result.probe:<16}{detail}", soft_wrap=True)
+    failed = sum(not result.passed for result in results)
+    console.print(f"{name}: {len(results) - failed} checks pass, {failed} fail")

@@ -1,0 +1,85 @@
+"""`polymodal show`: one cell's record, for people."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from leaderboard.record import Record
+    from leaderboard.store import Store
+
+NAME = "show"
+HELP = "Show one cell: its scores under every condition, its training, cost and provenance, or its error."
+EXAMPLE = """examples:
+  polymodal show concat-digit_halves-0-4be0d2f3a1c9
+  polymodal show concat-digit                        the beginning of an id is enough where it is unique
+  polymodal show concat-digit_halves-0-4be0d2f3a1c9 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cell", help="the cell's id, or a beginning of it that is unique")
+    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    parser.add_argument("--json", action="store_true", help="the record as it is stored")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from leaderboard.store import Store
+
+    record = find(arguments.cell, Store(arguments.results))
+    if arguments.json:
+        print(record.to_json())
+    else:
+        _show(record, Console())
+    return 0
+
+
+def find(cell: str, store: Store) -> Record:
+    """The record of a cell given by its id or a unique beginning of it."""
+    ids = sorted(path.stem for path in store.folder.glob("*.json"))
+    matching = [i for i in ids if i == cell] or [i for i in ids if i.startswith(cell)]
+    if len(matching) != 1:
+        what = "no cell" if not matching else f"{len(matching)} cells"
+        some = ", ".join((matching or ids)[:5]) or "none"
+        raise ValueError(
+            f"{what} in {store.folder} begin with {cell!r}; there are {some}{' ...' if len(ids) > 5 else ''}"
+        )
+    record = store.read(matching[0])
+    assert record is not None
+    return record
+
+
+def _show(record: Record, console: Console) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console.print(f"[bold]{escape(record.label)}[/bold] on {record.dataset}, seed {record.seed} ({record.track})")
+    console.print(f"cell {record.cell}, finished {record.provenance.get('finished')}")
+    if record.options:
+        console.print(escape(f"options {record.options}"))
+    if record.status == "failed":
+        error = record.error or {}
+        console.print(f"[red]failed:[/red] {escape(error.get('type', ''))}: {escape(error.get('message', ''))}")
+        console.print(escape(error.get("traceback", "")))
+        return
+    bayes = f", best possible {record.bayes:.4f}" if record.bayes is not None else ""
+    console.print(f"{record.metric} {record.clean:.4f} on {record.rows:,} rows (trivial {record.trivial:.4f}{bayes})")
+    table = Table("condition", record.metric, "calibration", "weights")
+    for c in record.conditions:
+        calibration = " ".join(f"{k} {v:.3f}" for k, v in c.calibration.items())
+        weights = " ".join(f"{w:.2f}" for w in c.weights or ())
+        table.add_row(c.id, f"{c.score:.4f}", calibration, weights)
+    console.print(table)
+    for stage in record.training:
+        console.print(
+            f"stage {stage['name']}: {stage['epochs']} epochs, {stage['steps']} steps, best epoch "
+            f"{stage.get('best_epoch', '-')}, {stage['seconds']:.1f} s"
+        )
+    for title, values in (("summary", record.summary), ("cost", record.cost)):
+        if values:
+            console.print(f"{title}: " + ", ".join(f"{k} {v:.4g}" for k, v in values.items() if v is not None))

@@ -1,0 +1,69 @@
+"""Tiny datasets of every shape a method may meet: what the conformance kit trains on."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from datamodules.base import DataModule, Split, SplitName
+from datamodules.spec import Modality, Target, Task
+
+_MODALITIES = {
+    "vectors": (Modality("a", "vector", (5,)), Modality("b", "vector", (7,))),
+    "three": (Modality("a", "vector", (5,)), Modality("b", "vector", (7,)), Modality("c", "vector", (5,))),
+    "images": (Modality("left", "image", (1, 8, 8)), Modality("right", "image", (1, 8, 8))),
+    "image_text": (Modality("image", "image", (3, 16, 16)), Modality("question", "text", (6,), vocabulary=11)),
+    "sequence_vector": (Modality("audio", "sequence", (12, 4)), Modality("facts", "vector", (5,))),
+}
+_TARGETS: dict[str, tuple[Target, int]] = {
+    "regression": ("regression", 1),
+    "multilabel": ("multilabel", 4),
+    "retrieval": ("retrieval", 4),
+    "pairs": ("pairs", 0),
+}
+PROBES = (*_MODALITIES, *_TARGETS)
+ROWS: dict[SplitName, int] = {"train": 160, "val": 64, "test": 64}
+
+
+class Probe(DataModule):
+    """Random rows with a little signal.
+
+    Args:
+        shape: A set of modalities (three classes), or a target (two vectors).
+    """
+
+    def __init__(self, *, shape: str = "vectors") -> None:
+        super().__init__()
+        self.shape = shape
+
+    def describe(self) -> Task:
+        target, outputs = _TARGETS.get(self.shape, ("multiclass", 3))
+        return Task(f"probe_{self.shape}", "1", _MODALITIES.get(self.shape, _MODALITIES["vectors"]), target, outputs)
+
+    def load(self) -> dict[SplitName, Split]:
+        return {name: self._split(np.random.default_rng([7, i]), n) for i, (name, n) in enumerate(ROWS.items())}
+
+    def _split(self, rng: np.random.Generator, n: int) -> Split:
+        label = rng.integers(0, 3, n)
+        inputs = {}
+        for m in self.task.modalities:
+            if m.kind == "text":
+                words = rng.integers(1, m.vocabulary, (n, *m.shape))
+                words[:, 0] = 1 + label
+                words[:, -2:] = 0  # padding
+                inputs[m.name] = torch.from_numpy(words)
+                continue
+            x = rng.standard_normal((n, *m.shape))
+            x[..., 0] += label.reshape(-1, *[1] * (len(m.shape) - 1))
+            inputs[m.name] = torch.from_numpy(x.astype(np.float32))
+        return Split(inputs, self._target(rng, label))
+
+    def _target(self, rng: np.random.Generator, label: np.ndarray) -> torch.Tensor:
+        match self.task.target:
+            case "regression":
+                return torch.from_numpy((label + 0.1 * rng.standard_normal(len(label))).astype(np.float32)).unsqueeze(1)
+            case "multilabel":
+                return torch.from_numpy((label[:, None] == np.arange(4)).astype(np.float32))
+            case "pairs":
+                return torch.arange(len(label))
+        return torch.from_numpy(label.astype(np.int64))

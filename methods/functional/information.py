@@ -1,0 +1,97 @@
+"""Information: entropies, bounds on mutual information, partial information decomposition (spec, sections 4.4 and 4.5)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def entropies(p: Tensor) -> dict[str, Tensor]:
+    """Entropies and mutual information, in bits, of a joint distribution `[X, Y]`."""
+    joint, x, y = (_entropy(q) for q in (p, p.sum(dim=1), p.sum(dim=0)))
+    return {"HX": x, "HY": y, "HXY": joint, "MI": x + y - joint, "HX_given_Y": joint - y}
+
+
+def pid(p: Tensor, tolerance: float = 1e-8, iterations: int = 5_000) -> dict[str, Tensor]:
+    """Redundancy, unique and synergistic information about Y, in bits (BROJA).
+
+    The least information any q with the pair marginals of p carries, min_q I_q(X1 X2; Y), equals min_q min_r KL(q || r) up to
+    a constant: alternate r(x1, x2) = sum_y q and, per y, the projection of r onto p(x1, y) and p(x2, y) by iterative
+    proportional fitting (spec 4.5).
+
+    Args:
+        p: `[X1, X2, Y]` joint distribution.
+        tolerance: Stop when the objective changes by less, in bits, per outer iteration.
+        iterations: At most.
+    """
+    p = p / p.sum()
+    first, second = p.sum(dim=1), p.sum(dim=0)  # p(x1, y), p(x2, y)
+    prior = p.sum(dim=(0, 1))
+    safe = prior.clamp_min(torch.finfo(p.dtype).tiny)
+    q = first[:, None] * second[None] / safe
+    best = _information(q)
+    for _ in range(iterations):
+        q = _project(q.sum(dim=2, keepdim=True).expand_as(q), first, second)
+        now = _information(q)
+        if abs(float(best - now)) < tolerance:
+            best = torch.minimum(best, now)
+            break
+        best = torch.minimum(best, now)
+    total = _information(p)
+    one, two = entropies(first)["MI"], entropies(second)["MI"]
+    return {"R": one + two - best, "U1": best - two, "U2": best - one, "S": total - best, "I12": total}
+
+
+def infonce_bound(f: Tensor) -> Tensor:
+    """InfoNCE lower bound, in nats; never above ln N, whatever the truth (`near_cap` tells when it says nothing).
+
+    Args:
+        f: `[N, N]` scores, positives on the diagonal.
+    """
+    return (f.diagonal() - f.logsumexp(dim=1)).mean() + math.log(len(f))
+
+
+def near_cap(bound: Tensor, n: int) -> bool:
+    """Whether an InfoNCE estimate lies within 5 % of its cap ln N: then it is the cap that is measured."""
+    return float(bound) > 0.95 * math.log(n)
+
+
+def dv_bound(f: Tensor) -> Tensor:
+    """Donsker-Varadhan lower bound, in nats: mean f_ii - log mean_{i != j} exp f_ij."""
+    n = len(f)
+    off = f[~torch.eye(n, dtype=torch.bool, device=f.device)]
+    return f.diagonal().mean() - (off.logsumexp(dim=0) - math.log(n * (n - 1)))
+
+
+def nwj_bound(f: Tensor) -> Tensor:
+    """Nguyen-Wainwright-Jordan lower bound, in nats: 1 + mean f_ii - mean_{i != j} exp f_ij."""
+    n = len(f)
+    off = f[~torch.eye(n, dtype=torch.bool, device=f.device)]
+    return 1 + f.diagonal().mean() - (off.logsumexp(dim=0) - math.log(n * (n - 1))).exp()
+
+
+def club_bound(f: Tensor) -> Tensor:
+    """CLUB upper bound, in nats: mean f_ii - mean_{i != j} f_ij."""
+    n = len(f)
+    return f.diagonal().mean() - (f.sum() - f.trace()) / (n * (n - 1))
+
+
+def _entropy(p: Tensor) -> Tensor:
+    return -torch.special.xlogy(p, p).sum() / math.log(2)
+
+
+def _information(p: Tensor) -> Tensor:
+    """I(X1 X2; Y) in bits of `[X1, X2, Y]`."""
+    return entropies(p.flatten(0, 1))["MI"]
+
+
+def _project(r: Tensor, first: Tensor, second: Tensor, sweeps: int = 200) -> Tensor:
+    """Scale r so that its pair marginals with Y are `first` and `second`: iterative proportional fitting, all y at once."""
+    tiny = torch.finfo(r.dtype).tiny
+    for _ in range(sweeps):
+        r = r * (first / r.sum(dim=1).clamp_min(tiny))[:, None]
+        gap = (r.sum(dim=0) - second).abs().max()
+        r = r * (second / r.sum(dim=0).clamp_min(tiny))[None]
+        if gap < 1e-13:
+            break
+    return r

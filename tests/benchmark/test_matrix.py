@@ -1,0 +1,108 @@
+"""Matrices: what is read, and what bad input gets before anything runs."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.matrix import MatrixError, parse, read, shipped, with_arguments
+from benchmark.options import UsageError
+from benchmark.plan import make_plan
+
+SMALL = {"datasets": [{"name": "interactions_xor", "rows": 200}], "methods": ["concat"], "conditions": "none"}
+
+
+def test_shipped_matrices_are_read_and_planned() -> None:
+    assert {"quick", "core"} <= set(shipped())
+    assert len(read("quick").methods) > 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ["concta"]}, "no method named 'concta'. Did you mean 'concat'"),
+        ({"datasets": ["digit_halfs"]}, "no dataset named 'digit_halfs'. Did you mean 'digit_halves'"),
+        ({"sedes": 3}, "no key `sedes` in a matrix. Did you mean 'seeds'"),
+        ({"seeds": 0}, "`seeds` must be a number >= 1"),
+        ({"recipe": 3}, "`recipe` must be a table"),
+        ({"methods": [{"rank": 3}]}, "has no name"),
+        ({"recipes": {"digits": {}}}, "no dataset named 'digits'"),
+        ({"exclude": ["conat"]}, "no method named 'conat'"),
+    ],
+)
+def test_unknown_names_are_named(change: dict, message: str) -> None:
+    with pytest.raises(MatrixError, match="file.toml") as error:
+        parse({**SMALL, **change}, "file.toml")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": {"concat": {"hiden": 3}}}, "concat: no option `hiden`. Did you mean 'hidden'"),
+        ({"methods": {"concat": {"hidden": "big"}}}, "concat: `hidden` must be an integer, got 'big'"),
+        ({"methods": {"late": {"combine": "vote"}}}, "late: `combine` must be one of 'bayes', 'mean', got 'vote'"),
+        ({"methods": {"transformer": {"heads": 7}}}, "transformer: `heads` must divide the width 64, got 7"),
+        ({"recipe": {"epochs": 0}}, "`epochs` must be an integer >= 1, got 0"),
+        ({"recipe": {"epoch": 3}}, "no key `epoch`. Did you mean 'epochs'"),
+        ({"trainer": {"device": 3}}, "no key `device`. Did you mean 'devices'"),
+        ({"conditions": "standart"}, "no set of conditions named 'standart'. Did you mean 'standard'"),
+        ({"conditions": ["gausian_noise"]}, "Did you mean 'gaussian_noise'"),
+        ({"datasets": [{"name": "interactions_xor", "rows": 3}]}, "`rows` to be at least 100"),
+        ({"datasets": [{"name": "interactions_xor", "row": 300}]}, "no option `row`. Did you mean 'rows'"),
+    ],
+)
+def test_bad_values_are_errors_of_the_plan(change: dict, message: str) -> None:
+    with pytest.raises(UsageError, match="file.toml") as error:
+        make_plan(parse({**SMALL, **change}, "file.toml"))
+    assert message in str(error.value)
+
+
+def test_truncated_toml(tmp_path: Path) -> None:
+    path = tmp_path / "half.toml"
+    path.write_text("methods = [")
+    with pytest.raises(MatrixError, match=r"half.toml is not valid TOML"):
+        read(str(path))
+    with pytest.raises(MatrixError, match="neither a file nor a shipped one"):
+        read("qick")
+
+
+def test_lists_are_axes_and_seeds_count() -> None:
+    plan = make_plan(parse({**SMALL, "methods": {"concat": {"hidden": [16, 32]}}, "seeds": 3, "baselines": False}, "f"))
+    assert len(plan.cells) == 6
+    assert {c.label for c in plan.cells} == {"concat[hidden=16]", "concat[hidden=32]"}
+
+
+def test_a_list_is_the_value_of_an_option_that_is_a_sequence() -> None:
+    one = make_plan(parse({**SMALL, "datasets": [{"name": "interactions_xor", "rows": 200, "mu": [2.0, 2.0]}]}, "f"))
+    assert one.cells[0].dataset_options["mu"] == [2.0, 2.0]
+    axis = [{"name": "interactions_xor", "rows": 200, "mu": [[2.0, 2.0], [1.0, 1.0]]}]
+    two = make_plan(parse({**SMALL, "datasets": axis}, "f"))
+    assert len({str(c.dataset_options) for c in two.cells}) == 2
+
+
+def test_unimodal_expands_and_baselines_are_added() -> None:
+    plan = make_plan(parse({**SMALL, "methods": ["additive"]}, "f"))
+    assert {c.label for c in plan.cells} == {"additive", "concat", "unimodal[a]", "unimodal[b]"}
+    assert plan.added == ("concat", "unimodal")
+
+
+def test_not_applicable_is_listed_with_its_reason() -> None:
+    plan = make_plan(parse({**SMALL, "methods": [{"name": "unimodal", "modality": "image"}]}, "f"))
+    (left,) = plan.not_applicable
+    assert left.label == "unimodal[image]" and "no modality 'image'" in left.reason
+
+
+def test_command_line_on_top() -> None:
+    matrix = with_arguments(
+        parse(SMALL, "f"),
+        method_names=["concat", "late"],
+        seeds=2,
+        settings=["concat.hidden=16", "recipe.epochs=3", "late.combine=mean"],
+    )
+    plan = make_plan(matrix)
+    assert {c.label for c in plan.cells} >= {"concat[hidden=16]", "late[combine=mean]"}
+    assert all(c.recipe["epochs"] == 3 for c in plan.cells)
+    with pytest.raises(MatrixError, match="Did you mean 'concat'"):
+        with_arguments(parse(SMALL, "f"), settings=["conact.hidden=3"])
+    with pytest.raises(MatrixError, match=r"--set takes NAME.KEY=VALUE"):
+        with_arguments(parse(SMALL, "f"), settings=["hidden"])

@@ -1,0 +1,112 @@
+"""Cell ids: everything that decides a number is in them, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmark.matrix import parse
+from benchmark.options import plain, resolve
+from benchmark.plan import Cell, make_plan
+from benchmark.source import digest
+from datamodules.registry import load_plugin
+from methods import Base
+from methods.registry import methods
+
+SMALL = {"datasets": [{"name": "interactions_xor", "rows": 200}], "methods": ["concat"], "conditions": "none", "baselines": False}
+
+
+def cell(**change: object) -> Cell:
+    (found,) = make_plan(parse({**SMALL, **change}, "f")).cells
+    return found
+
+
+def test_ids_are_stable_and_complete() -> None:
+    first = cell()
+    assert first.id == cell().id
+    assert first.id.startswith("concat-interactions_xor-0-")
+    different = [
+        cell(seeds=[1]),
+        cell(recipe={"epochs": 7}),
+        cell(methods={"concat": {"hidden": 16}}),
+        cell(methods=["late"]),
+        cell(datasets=[{"name": "interactions_xor", "rows": 300}]),
+        cell(conditions="standard"),
+        cell(trainer={"precision": "64-true"}),
+    ]
+    assert len({c.id for c in (first, *different)}) == 1 + len(different)
+
+
+def test_defaults_written_out_and_devices_do_not_matter() -> None:
+    assert cell().id == cell(methods={"concat": {"hidden": 128}}).id
+    assert cell().id == cell(trainer={"devices": 2}).id
+    assert cell(methods={"concat": {"hidden": 128}}).label == "concat"
+
+
+def test_parameters_are_counted_without_memory() -> None:
+    found = cell()
+    width, hidden = 64, 128
+    encoder = (6 * width + width) + (width * width + width) + 2 * width
+    assert found.parameters == 2 * encoder + (2 * width * hidden + hidden) + (hidden * 2 + 2)
+
+
+PLUGIN = '''"""Doc."""
+from methods import Method, register
+
+@register("{name}")
+class Mine(Method):
+    """Doc."""
+    def __init__(self, task, recipe):
+        super().__init__(task, recipe, fused_dim=recipe.width)
+
+    def fuse(self, z, present):
+        {comment}
+        return {expression}
+'''
+
+
+def test_an_edited_plugin_is_another_cell_and_a_comment_is_not(tmp_path: Path) -> None:
+    digests = []
+    for i, (comment, expression) in enumerate((("# a", "z.sum(1)"), ("# b  ", "z.sum(1)"), ("# a", "z.mean(1)"))):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        path = folder / "mine.py"
+        path.write_text(PLUGIN.format(name="edited", comment=comment, expression=expression))
+        methods._loaded.pop("edited", None)
+        load_plugin(path)
+        digests.append(digest(methods.get("edited")))
+    methods._loaded.pop("edited")
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_digest_covers_what_a_method_imports() -> None:
+    import benchmark.source as source
+
+    found: dict[str, str] = {}
+    source._collect(Path(__file__).resolve().parents[2] / "methods" / "additive.py", found)
+    names = {Path(p).relative_to(Path(p).parents[1]).as_posix() for p in found}
+    assert {"methods/additive.py", "methods/base.py", "methods/encoders.py", "functional/fusion.py"} <= names
+
+
+def test_a_base_is_resolved_with_its_defaults() -> None:
+    class Around:
+        def __init__(self, task: object, recipe: object, *, base: Base = Base("concat")) -> None: ...
+
+    short = resolve("around", Around, {"base": "concat"}, "f")
+    long = resolve("around", Around, {"base": {"name": "concat", "hidden": 128}}, "f")
+    assert plain(short["base"]) == plain(long["base"]) == {"name": "concat", "hidden": 128}
+    assert plain(resolve("around", Around, {}, "f")["base"]) == plain(short["base"])
+    with pytest.raises(ValueError, match="base: no method named 'conact'"):
+        resolve("around", Around, {"base": "conact"}, "f")
+    with pytest.raises(ValueError, match="concat: no option `hiden`"):
+        resolve("around", Around, {"base": {"name": "concat", "hiden": 1}}, "f")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(["concat", "late", "additive"]), st.integers(1, 3))
+def test_the_order_of_a_matrix_does_not_change_its_cells(names: list[str], seeds: int) -> None:
+    plan = make_plan(parse({**SMALL, "methods": names, "seeds": seeds}, "f"))
+    again = make_plan(parse({**SMALL, "methods": sorted(names), "seeds": seeds}, "f"))
+    assert {c.id for c in plan.cells} == {c.id for c in again.cells}
+    assert len(plan.cells) == 3 * seeds

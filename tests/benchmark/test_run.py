@@ -1,0 +1,132 @@
+"""`polymodal run` as a user runs it: results, resume, failures, bad input."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leaderboard.store import Store
+from tests.benchmark.conftest import numbers
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_run_writes_complete_records_and_resumes(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    done = polymodal("run", matrix, "--workers", 0, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "4 cells: 4 run, 0 cached, 0 failed" in done.stdout
+    records = Store(tmp_path / "results").scan().records
+    assert {(r.label, r.seed) for r in records} == {("concat", 0), ("concat", 1), ("late", 0), ("late", 1)}
+    for record in records:
+        assert record.trivial == pytest.approx(0.5, abs=0.1) and record.bayes == pytest.approx(0.8753, abs=1e-3)
+        assert record.rows == 200 and record.cost["parameters"] > 100 and record.cost["train_seconds"] > 0
+        assert record.provenance["versions"]["torch"] and record.provenance["dataset_hash"]
+        assert {"clean", "missing:a", "single:a:gaussian_noise:5"} <= {c.id for c in record.conditions}
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "results").glob("*.json")}
+    again = polymodal("run", matrix, "--workers", 0, "--quiet")
+    assert "4 cells: 0 run, 4 cached" in again.stdout
+    assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "results").glob("*.json")}
+
+
+def test_truncated_record_is_named_by_validate_and_run_again(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    polymodal("run", matrix, "--workers", 0, "--quiet", "--methods", "concat", "--seeds", 1)
+    before = numbers(tmp_path / "results")
+    (path,) = (tmp_path / "results").glob("*.json")
+    path.write_text(path.read_text()[:200])
+    verdict = polymodal("validate")
+    assert verdict.returncode == 1 and path.name in verdict.stderr and "not JSON" in verdict.stderr
+    again = polymodal("run", matrix, "--workers", 0, "--quiet", "--methods", "concat", "--seeds", 1)
+    assert "1 run" in again.stdout
+    assert polymodal("validate").returncode == 0
+    assert numbers(tmp_path / "results") == before
+
+
+def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
+    polymodal: Call, plugin: Path, matrix: Path, tmp_path: Path
+) -> None:
+    names = "raises,not_finite,well_behaved"
+    done = polymodal("run", matrix, "--plugin", plugin, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
+    assert done.returncode == 1
+    assert "3 cells: 1 run, 0 cached, 2 failed" in done.stdout
+    by_name = {r.method: r for r in Store(tmp_path / "results").scan().records}
+    assert by_name["well_behaved"].status == "ok"
+    assert by_name["raises"].error and by_name["raises"].error["message"] == "on purpose"
+    assert "auxiliary" in by_name["raises"].error["traceback"]
+    assert by_name["not_finite"].error and "NotFinite: the loss of stage 'train' is not finite at step 2" in (
+        by_name["not_finite"].error["message"]
+    )
+    assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
+    shown = polymodal("show", by_name["raises"].cell)
+    assert shown.returncode == 0 and "on purpose" in shown.stdout
+
+
+def test_bad_input_is_one_message_and_exit_code_two(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    cases = {
+        ("run", matrix, "--methods", "concta"): "Did you mean 'concat'",
+        ("run", matrix, "--set", "concat.hiden=3"): "no option `hiden`",
+        ("run", "nothing.toml"): "neither a file nor a shipped one",
+        ("run", matrix, "--plugin", "nowhere.py"): "no plugin file",
+        ("run", matrix, "--seeds", "0"): "`seeds` must be a number >= 1",
+        ("show", "nothing"): "no cell in results begin with 'nothing'",
+        ("check", "concta"): "Did you mean 'concat'",
+        ("validate", "nowhere"): "no results folder nowhere",
+    }
+    for command, message in cases.items():
+        done = polymodal(*command)
+        assert done.returncode == 2, (command, done.stdout, done.stderr)
+        assert message in done.stderr and "Traceback" not in done.stderr, (command, done.stderr)
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    done = polymodal("run", matrix, "--results", blocked / "results")
+    assert done.returncode == 2 and "cannot write to the results folder" in done.stderr
+
+
+def test_plan_and_json_are_for_scripts(polymodal: Call, matrix: Path) -> None:
+    plan = json.loads(polymodal("plan", matrix, "--json").stdout)
+    assert len(plan["cells"]) == 4 and not any(cell["done"] for cell in plan["cells"])
+    lines = polymodal("run", matrix, "--workers", 0, "--json", "--seeds", 1).stdout.splitlines()
+    assert [json.loads(line)["status"] for line in lines] == ["ok", "ok"]
+    assert sum(cell["done"] for cell in json.loads(polymodal("plan", matrix, "--json").stdout)["cells"]) == 2
+
+
+def test_new_method_and_dataset_pass_their_own_checks(polymodal: Call, tmp_path: Path) -> None:
+    for what in ("method", "dataset"):
+        name = f"my_{what}"
+        assert polymodal("new", what, name).returncode == 0
+        checked = polymodal("check", name, "--plugin", f"{name}.py")
+        assert checked.returncode == 0, checked.stdout
+        again = polymodal("new", what, name)
+        assert again.returncode == 2 and "exists" in again.stderr
+
+
+def test_check_fails_on_the_bug_it_is_there_for(polymodal: Call, tmp_path: Path) -> None:
+    """MultiBench's: factors kept in a Python list are never trained."""
+    (tmp_path / "peer.py").write_text(
+        "import torch\nfrom methods import Method, register\n\n"
+        '@register("peer")\nclass Peer(Method):\n    """Factors in a list."""\n'
+        "    def __init__(self, task, recipe):\n"
+        "        super().__init__(task, recipe, fused_dim=recipe.width)\n"
+        "        self.factors = [torch.randn(recipe.width, requires_grad=True) for _ in task.names]\n"
+        "    def fuse(self, z, present):\n"
+        "        return sum(z[:, m] * f for m, f in enumerate(self.factors))\n"
+    )
+    done = polymodal("check", "peer", "--plugin", "peer.py")
+    assert done.returncode == 1
+    assert "not in `parameters()`" in done.stdout.replace("\n", " ")
+
+
+def test_doctor(polymodal: Call) -> None:
+    done = polymodal("doctor", "--json")
+    assert done.returncode == 0, done.stdout
+    assert {line["check"] for line in json.loads(done.stdout)} >= {"python", "packages", "devices", "data", "results"}
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "plan", "list", "show", "check", "new", "validate", "doctor", "leaderboard"]
+)
+def test_every_command_has_an_example(polymodal: Call, command: str) -> None:
+    done = polymodal(command, "--help")
+    assert done.returncode == 0
+    assert f"polymodal {command}" in done.stdout.split("example")[-1]

@@ -1,0 +1,78 @@
+"""The corridor of design.md is visible in the imports."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("benchmark", "datamodules", "methods", "leaderboard")
+ALLOWED = {
+    "datamodules": set(),
+    "methods": {"datamodules"},
+    "leaderboard": set(),
+    "benchmark": {"datamodules", "methods", "leaderboard"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level packages a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def files(package: str) -> list[Path]:
+    found = sorted((ROOT / package).rglob("*.py"))
+    assert len(found) >= 3, f"discovery of {package} is broken"
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_arrows(package: str) -> None:
+    for path in files(package):
+        forbidden = (imports(path) & set(PACKAGES)) - ALLOWED[package] - {package}
+        assert not forbidden, f"{path.relative_to(ROOT)} imports {forbidden}"
+
+
+def test_leaderboard_has_no_torch() -> None:
+    for path in files("leaderboard"):
+        assert not imports(path) & {"torch", "lightning", "torchmetrics"}, path
+
+
+def test_no_drawers() -> None:
+    names = {path.stem for package in PACKAGES for path in files(package)}
+    assert not names & {"utils", "common", "helpers", "misc"}
+
+
+def test_packages_are_typed() -> None:
+    for package in PACKAGES:
+        assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("command", [["--help"], ["list", "methods"], ["list", "datasets"], ["list", "corruptions"]])
+def test_listing_does_not_import_torch(command: list[str]) -> None:
+    code = (
+        "import sys; from benchmark.cli import main\n"
+        f"try: main({command!r})\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'lightning', 'sklearn', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_an_intruding_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "__init__.py").write_text("")
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import benchmark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode != 0
+    assert str(tmp_path / "methods") in done.stderr and "intruder" in done.stderr
