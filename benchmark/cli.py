@@ -1,4 +1,7 @@
-"""The command line: `polymodal COMMAND`. Each command is a file in `benchmark/commands`; none imports torch to print its help."""
+"""The command line.
+
+`polymodal COMMAND`. Each command is a file in `benchmark/commands`; none imports torch to print its help.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The conformance kit: what a method, a dataset and a corruption owe to everybody else. `polymodal check` and our tests run it."""
+"""The conformance kit.
+
+What a method, a dataset and a corruption owe to everybody else. `polymodal check` and our tests run it.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def _check_shapes(cls: type[Method], variant: dict[str, Any], datamodule: DataMo
     for name, tokens in out.tokens.items():
         _require(
             tokens.x.dim() == 3 and tokens.x.shape[1] == math.prod(tokens.grid),
-            f"tokens of {name!r} must be [B, L, D] with L = cells of the grid, got {tuple(tokens.x.shape)}, {tokens.grid}",
+            f"tokens of {name!r} must be [B, L, D], L = cells of the grid, got {tuple(tokens.x.shape)}, {tokens.grid}",
         )
     _require(out.z.shape[:2] == (6, len(task.modalities)), f"`pool` must return [B, M, D], got {tuple(out.z.shape)}")
     _require(out.fused.dim() == 2 and len(out.fused) == 6, f"`fuse` must return [B, F], got {tuple(out.fused.shape)}")
@@ -142,8 +145,8 @@ def _step(stage: Stage, batch: Batch, names: dict[int, str]) -> set[int]:
     strangers = [leaf for leaf in _leaves(loss) if id(leaf) not in names]
     _require(
         not strangers,
-        f"{len(strangers)} trainable tensor(s) of shapes {[tuple(s.shape) for s in strangers]} feed the loss but are not in "
-        "`parameters()`: they are never trained, moved or saved. Use nn.Parameter, nn.ModuleList or nn.ParameterList",
+        f"{len(strangers)} trainable tensor(s) of shapes {[tuple(s.shape) for s in strangers]} feed the loss but are "
+        "not in `parameters()`: they are never trained, moved or saved. Use nn.Parameter or nn.ParameterList",
     )
     method.zero_grad()
     loss.backward()
@@ -151,8 +154,8 @@ def _step(stage: Stage, batch: Batch, names: dict[int, str]) -> set[int]:
     without = [names[id(p)] for p in learnt if p.grad is None]
     _require(
         not without,
-        f"stage {stage.name!r} learns {without}, but the loss does not depend on them: remove them, or name in `learn` what "
-        "the stage is for",
+        f"stage {stage.name!r} learns {without}, but the loss does not depend on them: remove them, or name in "
+        "`learn` what the stage is for",
     )
     with torch.no_grad():
         for p in learnt:
@@ -186,8 +189,8 @@ def _check_fit(cls: type[Method], variant: dict[str, Any], datamodule: DataModul
     for name, value in method.state_dict().items():
         _require(
             torch.equal(value, again.state_dict()[name]),
-            f"`{name}` differs between two runs with one seed: draw random numbers from torch's generator, never from time, "
-            "ids or hashes",
+            f"`{name}` differs between two runs with one seed: draw random numbers from torch's generator, never "
+            "from time, ids or hashes",
         )
         if value.is_floating_point():
             _require(bool(value.isfinite().all()), f"`{name}` is not finite after one epoch")
@@ -208,8 +211,8 @@ def _check_rows(method: Method, datamodule: DataModule) -> None:
         alone = _outputs(method, batches.take(slice(row, row + 1)))
         _require(
             torch.allclose(alone.logits[0], whole.logits[row], atol=1e-4, rtol=1e-4),
-            "in eval mode a row's logits depend on the other rows of its batch: do not use batch statistics in `encode`, "
-            "`pool` or `fuse`",
+            "in eval mode a row's logits depend on the other rows of its batch: do not use batch statistics in "
+            "`encode`, `pool` or `fuse`",
         )
 
 
@@ -240,8 +243,8 @@ def _check_state(cls: type[Method], variant: dict[str, Any], method: Method, dat
     batch = _batch(datamodule, 8)
     _require(
         torch.equal(_outputs(method, batch).logits, _outputs(other.train(False), batch).logits),
-        "a model loaded from the state dict answers differently: something that was fitted or drawn is not a parameter or "
-        "buffer",
+        "a model loaded from the state dict answers differently: something that was fitted or drawn is neither a "
+        "parameter nor a buffer",
     )
 
 
@@ -396,5 +399,5 @@ DATASET_CHECKS: dict[str, Callable[[DataModule], str | None]] = {
 
 def check_corruption(name: str) -> list[Result]:
     """Every check of the corruption on every kind it is for."""
-    violations = contract.check(name)
-    return [Result("corruption", name, False, violation) for violation in violations] or [Result("corruption", name, True)]
+    broken = [Result("corruption", name, False, violation) for violation in contract.check(name)]
+    return broken or [Result("corruption", name, True)]

@@ -1,8 +1,9 @@
 """The sweep: every condition of a cell from one trained model in one pass over the test rows.
 
-Only what a condition changes is computed again: a corrupted modality is re-encoded alone where the method allows it, a joint
-condition reuses the tokens of the single ones, a missing modality costs no encoding at all. Memory is that of one batch and
-one compact prediction per row and condition.
+Only what a condition changes is computed again: a corrupted modality is re-encoded alone where the method allows it,
+a joint
+condition reuses the tokens of the single ones, a missing modality costs no encoding at all. Memory is that of one
+batch and one compact prediction per row and condition.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ class _View:
         return present
 
     def _once(self, name: str, corruption: str, severity: int, encoded: bool) -> Mapping[str, Any]:
-        """The corrupted modality, encoded or not; kept while the severity lasts if the joint condition needs it again."""
+        """The corrupted modality, encoded or not.
+
+        Kept while the severity lasts if the joint condition needs it again.
+        """
         if severity != self._severity:
             self._kept, self._severity = {}, severity
         key = f"{name}/{corruption}"

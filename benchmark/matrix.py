@@ -1,6 +1,8 @@
-"""The matrix: which methods meet which datasets, how often and under which conditions. Read from TOML and the command line.
+"""The matrix: which methods meet which datasets, how often and under which conditions. Read from TOML and the command
+line.
 
-Reading checks every name against the registries without importing a method; the values are checked when the plan is made.
+Reading checks every name against the registries without importing a method; the values are checked when the plan is
+made.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
-"""The plan: a matrix resolved into cells, each complete, checked and addressed by a hash of everything that decides its numbers."""
+"""The plan.
+
+A matrix resolved into cells, each complete, checked and addressed by a hash of everything that decides its numbers.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,7 +33,10 @@ BASELINES = ("concat", "unimodal")
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a method on a dataset with a seed. Everything in it is plain data, so that it can go to another process."""
+    """One run.
+
+    A method on a dataset with a seed. Everything in it is plain data, so that it can go to another process.
+    """
 
     id: str
     method: str
@@ -66,11 +73,12 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every cell of a matrix, datasets together, and what was left out."""
+    """Every cell of a matrix, datasets together; what was left out, what was added, and what the methods warn of."""
 
     cells: tuple[Cell, ...]
     not_applicable: tuple[NotApplicable, ...] = ()
-    added: tuple[str, ...] = field(default=())
+    added: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def make_plan(matrix: Matrix) -> Plan:
@@ -93,6 +101,7 @@ def make_plan(matrix: Matrix) -> Plan:
     chosen = (*matrix.methods, *(Choice(name, where="baselines") for name in added))
     cells: dict[str, Cell] = {}
     left_out: list[NotApplicable] = []
+    notes: list[str] = []
     for dataset in matrix.datasets:
         for datamodule, dataset_options in _datasets(dataset):
             recipe = _recipe(matrix, dataset.name)
@@ -102,12 +111,13 @@ def make_plan(matrix: Matrix) -> Plan:
                 if reason is not None:
                     left_out.append(NotApplicable(label, dataset.name, reason))
                     continue
-                size = _size(cls, choice, options, datamodule.task, recipe)
+                size, warned = _size(cls, choice, options, datamodule.task, recipe)
+                notes += [f"{label} on {dataset.name}: {message}" for message in warned]
                 for seed in matrix.seeds:
                     cell = _cell(choice.name, label, cls, options, dataset.name, dataset_options, datamodule.task, seed,
                                  recipe, wanted, trainer, size)  # fmt: skip
                     cells.setdefault(cell.id, cell)
-    return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added)
+    return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
 
 
 def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
@@ -118,7 +128,9 @@ def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
 def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapping[str, Any]) -> Method:
     """The method of a cell, untrained."""
     cls = methods.get(name)
-    return cls(task, Recipe(**recipe), **resolve(name, cls, options, name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the plan has said them once
+        return cls(task, Recipe(**recipe), **resolve(name, cls, options, name))
 
 
 def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
@@ -171,14 +183,18 @@ def _short(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _size(cls: type[Method], choice: Choice, options: Mapping[str, Any], task: Task, recipe: Recipe) -> int:
-    """Parameters of the method, by building it where tensors cost nothing; a bad value fails here."""
+def _size(
+    cls: type[Method], choice: Choice, options: Mapping[str, Any], task: Task, recipe: Recipe
+) -> tuple[int, list[str]]:
+    """Parameters of the method and what it warns of, by building it where tensors cost nothing; a bad value fails."""
     try:
-        with torch.device("meta"):
-            return sum(p.numel() for p in cls(task, recipe, **options).parameters())
+        with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
+            warnings.simplefilter("always")
+            size = sum(p.numel() for p in cls(task, recipe, **options).parameters())
     except (ValueError, TypeError, KeyError) as error:
         message = error.args[0] if error.args else error
         raise UsageError(f"{message} ({choice.where})") from error
+    return size, [str(w.message) for w in caught if w.category is UserWarning]
 
 
 def _recipe(matrix: Matrix, dataset: str) -> Recipe:

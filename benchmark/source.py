@@ -1,4 +1,7 @@
-"""The code behind a cell: a digest of a method's source that changes when the code does, and not when a comment does."""
+"""The code behind a cell.
+
+A digest of a method's source that changes when the code does, and not when a comment does.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fitting a method: its stages in order, each with one Lightning Trainer, tuned so that small models train fast.
 
-What Lightning's defaults cost a small model is known (design.md, section 7): no logger, progress bar, summary or checkpoint
-here, and the best epoch's weights are kept in memory.
+What Lightning's defaults cost a small model is known (design.md, section 7): no logger, progress bar, summary or
+checkpoint here, and the best epoch's weights are kept in memory.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def fit(
 ) -> tuple[dict[str, Any], ...]:
     """Fit a method stage by stage.
 
-    Every stage reseeds from (dataset, seed, stage index): a wrapper's first stage is bit-equal to its base's own cell, and
-    all methods see the rows in the same order.
+    Every stage reseeds from (dataset, seed, stage index): a wrapper's first stage is bit-equal to its base's own
+    cell, and all methods see the rows in the same order.
 
     Returns:
         One report per stage: name, epochs, steps, seconds, best epoch and score, history.

@@ -19,7 +19,8 @@ SplitName = Literal["train", "val", "test"]
 
 
 class Gathered:
-    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale`, as float.
+    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale`, as
+    float.
 
     Kept small (uint8, one copy of each image) and expanded a batch at a time. Indexed like the tensor it stands for.
     """
@@ -47,7 +48,8 @@ class Split(NamedTuple):
     Attributes:
         inputs: One tensor (or `Gathered`) per modality, first axis = row.
         present: `[N, M]` bool; None when every modality of every row is there.
-        group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are independent.
+        group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are
+            independent.
     """
 
     inputs: Mapping[str, Tensor | Gathered]

@@ -1,7 +1,7 @@
 """Interaction tasks: synthetic data in which the way the modalities interact, and the best possible score, are known.
 
-The Gaussian family (spec 5.3): a hidden sign s_m reaches modality m as t_m = mu_m s_m + N(0, 1), hidden in a random rotation
-of noise. Which function of the signs is the label decides what a fusion must be able to do.
+The Gaussian family (spec 5.3): a hidden sign s_m reaches modality m as t_m = mu_m s_m + N(0, 1), hidden in a random
+rotation of noise. Which function of the signs is the label decides what a fusion must be able to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Registries: names to classes, filled by decorators, entry points and plugin files, listed without importing anything."""
+"""Registries.
+
+Names to classes, filled by decorators, entry points and plugin files, listed without importing anything.
+"""
 
 from __future__ import annotations
 
@@ -167,12 +170,9 @@ def _package_path(package: str) -> list[str]:
 
 
 def _decorated_names(node: ast.ClassDef | ast.FunctionDef, decorator: str) -> list[str]:
-    names = []
-    for call in node.decorator_list:
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator and call.args:
-            if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
-                names.append(call.args[0].value)
-    return names
+    calls = [d for d in node.decorator_list if isinstance(d, ast.Call) and isinstance(d.func, ast.Name) and d.args]
+    literals = [c.args[0] for c in calls if isinstance(c.func, ast.Name) and c.func.id == decorator]
+    return [n.value for n in literals if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
 def _family(node: ast.ClassDef | ast.FunctionDef) -> str:

@@ -14,8 +14,8 @@ def interaction_regression(
 ) -> dict[str, NDArray[np.float64]]:
     """Fit y = w0 + w1 xa + w2 xb + w3 xa xb.
 
-    The interval of w3 says whether the effect of one depends on the other, on the scale of y: a product on the identity scale
-    is a sum on the log scale.
+    The interval of w3 says whether the effect of one depends on the other, on the scale of y: a product on the
+    identity scale is a sum on the log scale.
 
     Returns:
         Arrays of four (1, xa, xb, xa xb): `w`, standard errors `se`, `ci_low`, `ci_high` and two-sided `p`.

@@ -64,9 +64,11 @@ class Record:
 
     Attributes:
         cell: The cell's id, also the stem of its files.
-        label: The method as the board shows it (`unimodal[image]`, `low_rank[rank=8]`); `method` is the registered name.
+        label: The method as the board shows it (`unimodal[image]`, `low_rank[rank=8]`); `method` is the registered
+            name.
         options: The method's resolved hyper-parameters; `dataset_options` the dataset's.
-        metric: Name of the score; `trivial` is its value for the trivial predictor on the test split, `bayes` the optimum
+        metric: Name of the score; `trivial` is its value for the trivial predictor on the test split, `bayes` the
+            optimum
             when it is known.
         conditions: Scores, the clean one first. Empty when the cell failed.
         summary: Numbers measured once per cell (held-out correlations, collapse).

@@ -101,7 +101,10 @@ class Store:
             return {name: arrays[name] for name in arrays.files}
 
     def scan(self) -> Reading:
-        """Read every record of the folder, sorted by name; what cannot be trusted is named, never dropped in silence."""
+        """Read every record of the folder, sorted by name.
+
+        What cannot be trusted is named, never dropped in silence.
+        """
         records: list[Record] = []
         invalid: list[tuple[Path, str]] = []
         for path in sorted(self._files()):

@@ -1,4 +1,7 @@
-"""The contract of a method: encode -> pool -> fuse -> predict, fitted in stages. A method overrides the station that is its idea."""
+"""The contract of a method.
+
+Encode -> pool -> fuse -> predict, fitted in stages. A method overrides the station that is its idea.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ class Recipe:
 
 
 class Output(NamedTuple):
-    """Everything a forward pass computed: `z` [B, M, D], `fused` [B, F], `logits` [B, O]. Nothing is left on the module."""
+    """Everything a forward pass computed.
+
+    `z` [B, M, D], `fused` [B, F], `logits` [B, O]. Nothing is left on the module.
+    """
 
     tokens: dict[str, Tokens]
     z: Tensor
@@ -99,8 +105,8 @@ class Method(LightningModule, ABC):
     """A representation method.
 
     Subclasses take `(task, recipe, *, own hyper-parameters with defaults)`, call `super().__init__` first and override
-    `fuse` (a fusion), `pool` (an attention), `encode` (an exchange), `auxiliary` (a regulariser) or `stages` (a training
-    protocol). Everything else is final: overriding it raises TypeError when the class is defined.
+    `fuse` (a fusion), `pool` (an attention), `encode` (an exchange), `auxiliary` (a regulariser) or `stages` (a
+    training protocol). Everything else is final: overriding it raises TypeError when the class is defined.
 
     What is absent is zero when a station sees it: the base zeroes absent inputs, tokens and encodings. A method masks
     only where zero is not neutral (a softmax).
@@ -320,7 +326,8 @@ class Method(LightningModule, ABC):
             only, *more = self.stages()
             if more:
                 raise RuntimeError(
-                    f"{type(self).__name__} is fitted in {1 + len(more)} stages: use benchmark.trainer.fit(method, datamodule)"
+                    f"{type(self).__name__} is fitted in {1 + len(more)} stages: "
+                    "use benchmark.trainer.fit(method, datamodule)"
                 )
             return only
         return self._stage
@@ -337,7 +344,10 @@ class Method(LightningModule, ABC):
 
 @dataclass(frozen=True)
 class Base:
-    """The method a wrapper wraps, by name: `base = "low_rank"` or `base = { name = "low_rank", rank = 8 }` in a matrix."""
+    """The method a wrapper wraps, by name.
+
+    `base = "low_rank"` or `base = { name = "low_rank", rank = 8 }` in a matrix.
+    """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)

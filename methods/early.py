@@ -36,9 +36,7 @@ class Early(Method):
     separable = False
 
     def __init__(self, task: Task, recipe: Recipe, *, hidden: int = 256) -> None:
-        super().__init__(
-            task, recipe, fused_dim=recipe.width, encoders=JointEncoder(task, recipe.width, hidden)
-        )
+        super().__init__(task, recipe, fused_dim=recipe.width, encoders=JointEncoder(task, recipe.width, hidden))
 
     def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
         joint = Tokens(self.encoders(inputs).unsqueeze(1), (1,))

@@ -1,7 +1,7 @@
 """Encoders by modality kind: the same for every method, so that methods differ in their idea alone.
 
-Each turns one modality into tokens of the recipe's width on a grid. None uses batch statistics: a row's tokens depend on
-that row only, in training too, and a run on two devices equals a run on one.
+Each turns one modality into tokens of the recipe's width on a grid. None uses batch statistics: a row's tokens depend
+on that row only, in training too, and a run on two devices equals a run on one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from datamodules.spec import Modality, Task
 
 
 class Tokens(NamedTuple):
-    """One modality as tokens: `x` [B, L, D]; `grid` (h, w), (t,) or (1,) with L cells; `mask` [B, L], False = padding."""
+    """One modality as tokens.
+
+    `x` [B, L, D]; `grid` (h, w), (t,) or (1,) with L cells; `mask` [B, L], False = padding.
+    """
 
     x: Tensor
     grid: tuple[int, ...]

@@ -15,8 +15,9 @@ from methods.metrics import task_loss
 class Late(Method):
     """Train each modality on its own loss, then combine the decisions.
 
-    `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities present: Bayes'
-    rule for modalities that are independent given the class. `"mean"` averages probabilities. Regression averages values.
+    `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities: Bayes'
+    rule for modalities that are independent given the class. `"mean"` averages probabilities. Regression averages
+    values.
     """
 
     family = "baseline"

@@ -111,7 +111,8 @@ def _regression(task: Task, predicted: Tensor, target: Tensor) -> dict[str, Tens
 
 
 def ranks(task: Task, predicted: Tensor, target: Tensor) -> Tensor:
-    """Rank, from 1, of the first right answer to each row's query: [N] by class, or [N, P] by instance across modalities.
+    """Rank, from 1, of the first right answer to each row's query: [N] by class, or [N, P] by instance across
+    modalities.
 
     A query that nothing in the gallery can answer gets -1 and is left out of every average.
     """

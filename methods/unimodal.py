@@ -21,9 +21,7 @@ class Unimodal(Method):
         modality = modality or task.names[0]
         if modality not in task.names:
             raise ValueError(f"unimodal: no modality {modality!r} in {task.name}. {did_you_mean(modality, task.names)}")
-        super().__init__(
-            task, recipe, fused_dim=recipe.width, encoders=Encoders(task, recipe.width, only=(modality,))
-        )
+        super().__init__(task, recipe, fused_dim=recipe.width, encoders=Encoders(task, recipe.width, only=(modality,)))
         self.index = task.names.index(modality)
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:

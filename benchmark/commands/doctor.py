@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -50,8 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _python() -> str:
-    if sys.version_info < (3, 11):
-        raise RuntimeError(f"Python 3.11 or newer is needed, this is {platform.python_version()}")
     return f"{platform.python_version()} on {platform.platform()}"
 
 

@@ -15,25 +15,21 @@ HELP = "rank methods from results folders"
 
 FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
 VIEWS = ("overview", "clean", "robust", "missing", "cost")
-EXAMPLE = """\
-examples:
-  polymodal leaderboard                                  the table, and leaderboard.{md,csv,html} in results/leaderboard
-  polymodal leaderboard mine theirs --slice robust       two results folders merged, the robust columns
+EXAMPLE = """examples:
+  polymodal leaderboard                              the table, and leaderboard.{md,csv,html} in results/leaderboard
+  polymodal leaderboard mine theirs --slice robust   two results folders merged, the robust columns
   polymodal leaderboard --format latex --datasets digit_halves > table.tex
-  polymodal leaderboard --plots figures                  PNG and SVG files for a paper
-"""
+  polymodal leaderboard --plots figures              PNG and SVG files for a paper"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLE
     parser.add_argument("results", nargs="*", type=Path, default=[Path("results")], help="results folders to merge")
-    parser.add_argument("--format", choices=FORMATS, help="print only this; default: the table, and the files of --output")
+    parser.add_argument("--format", choices=FORMATS, help="print only this; default: table and files")
     parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
-    parser.add_argument("--track", choices=("plain", "augmented"), help="only this track; tracks are never in one table")
+    parser.add_argument("--track", choices=("plain", "augmented"), help="only this track (never in one table)")
     parser.add_argument("--datasets", metavar="A,B", help="only these; `name@version` asks for a version")
-    parser.add_argument("--output", type=Path, help="folder for leaderboard.{md,csv,html} (default: results/leaderboard)")
+    parser.add_argument("--output", type=Path, help="folder of leaderboard.{md,csv,html} [results/leaderboard]")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="also write plots as PNG and SVG")
     parser.add_argument("--draws", type=int, default=10_000, help="bootstrap draws (default: 10000)")
     parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")

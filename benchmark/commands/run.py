@@ -36,7 +36,7 @@ def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds 0..N-1")
     parser.add_argument("--conditions", metavar="SET", help="standard, full, none, or a list of corruptions and groups")
     parser.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", dest="settings",
-                        help="an option of a method or dataset, or of the recipe or trainer; may be repeated")  # fmt: skip
+                        help="an option of a method, a dataset, the recipe or the trainer; repeatable")  # fmt: skip
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE",
                         help="a Python file with @register-ed methods or datasets; its code is run")  # fmt: skip
     parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
@@ -138,6 +138,8 @@ def _announce(plan: Plan, cached: int) -> None:
         console.print(f"[dim]added {name}: gains and mCE are relative to it (--no-baselines leaves it out)[/dim]")
     for skipped in plan.not_applicable:
         console.print(f"[yellow]not applicable:[/yellow] {skipped.label} on {skipped.dataset}: {skipped.reason}")
+    for note in plan.notes:
+        console.print(f"[yellow]note:[/yellow] {note}")
     console.print(f"{len(plan.cells)} cells, {cached} of them done already")
 
 

@@ -1,29 +1,42 @@
-"""`polymodal study NAME`: reproduce the experiments behind a method."""
+"""`polymodal study NAME`: reproduce the experiments behind a method or a table."""
 
 import argparse
+import ast
 from importlib import import_module
+from pathlib import Path
 
 NAME = "study"
-HELP = "reproduce the experiments behind a method (energy, centers, interactions)"
+HELP = "Reproduce the experiments behind a method or a table."
+EXAMPLE = """examples:
+  polymodal study energy --out results/studies/energy          figures, numbers and a verdict
+  polymodal study energy --help                                the options of one study
+"""
 
-STUDIES = {
-    "energy": "EMMA's potentials: four 2-D manifolds, noisy and unseen digits",
-    "centers": "class centres: regularisers and skewed means",
-    "interactions": "which interactions between modalities a method can learn",
-}
+_FOLDER = Path(__file__).parents[1] / "studies"
+
+
+def studies() -> dict[str, str]:
+    """Every study and the first line of its docstring, read without importing it: a study imports torch."""
+    found = {}
+    for path in sorted(_FOLDER.glob("[!_]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        found[path.stem] = text.partition("\n")[0]
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the study's name; what follows it belongs to the study."""
-    listing = "; ".join(f"{name}: {about}" for name, about in STUDIES.items())
-    parser.add_argument("study", choices=sorted(STUDIES), help=listing)
-    # A study imports torch and this file must not, so its own options are only read once it was chosen.
+    known = studies()
+    listing = " ".join(f"{name}: {about}" for name, about in known.items())
+    # argparse formats help with %.
+    parser.add_argument("study", choices=tuple(known), help=listing.replace("%", "%%"))
+    # Read by the study itself once it was chosen, again so that nothing is imported before.
     parser.add_argument("options", nargs=argparse.REMAINDER, help="its options: `polymodal study NAME --help`")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the chosen study and return its exit code."""
     study = import_module(f"benchmark.studies.{args.study}")
-    parser = argparse.ArgumentParser(prog=f"polymodal study {args.study}", description=STUDIES[args.study])
+    parser = argparse.ArgumentParser(prog=f"polymodal study {args.study}", description=studies()[args.study])
     study.add_arguments(parser)
     return study.run(parser.parse_args(args.options))

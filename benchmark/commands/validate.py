@@ -65,6 +65,7 @@ def _predictions_problem(store: object, cell: str, conditions: list[str]) -> str
     for condition in conditions:
         if f"pred:{condition}" not in arrays:
             return f"no predictions for condition {condition}"
-        if len(arrays[f"pred:{condition}"]) != len(arrays["target"]):
-            return f"condition {condition}: {len(arrays[f'pred:{condition}'])} predictions for {len(arrays['target'])} rows"
+        found, rows = len(arrays[f"pred:{condition}"]), len(arrays["target"])
+        if found != rows:
+            return f"condition {condition}: {found} predictions for {rows} rows"
     return None

@@ -1,7 +1,9 @@
 """Cells on this machine: in this process, or in persistent worker processes that may die without harm.
 
-A worker imports torch once (seconds) and runs cell after cell, with one torch thread on a CPU, or on its own GPU. A worker that
-dies takes only its cell with it: the cell is recorded as failed and the worker is replaced. Workers die with their parent.
+A worker imports torch once (seconds) and runs cell after cell, with one torch thread on a CPU, or on its own GPU. A
+worker that
+dies takes only its cell with it: the cell is recorded as failed and the worker is replaced. Workers die with their
+parent.
 """
 
 from __future__ import annotations

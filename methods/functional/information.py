@@ -1,4 +1,7 @@
-"""Information: entropies, bounds on mutual information, partial information decomposition (spec, sections 4.4 and 4.5)."""
+"""Information.
+
+Entropies, bounds on mutual information, partial information decomposition (spec, sections 4.4 and 4.5).
+"""
 
 import math
 
@@ -15,7 +18,8 @@ def entropies(p: Tensor) -> dict[str, Tensor]:
 def pid(p: Tensor, tolerance: float = 1e-8, iterations: int = 5_000) -> dict[str, Tensor]:
     """Redundancy, unique and synergistic information about Y, in bits (BROJA).
 
-    The least information any q with the pair marginals of p carries, min_q I_q(X1 X2; Y), equals min_q min_r KL(q || r) up to
+    The least information any q with the pair marginals of p carries, min_q I_q(X1 X2; Y), equals min_q min_r KL(q ||
+    r) up to
     a constant: alternate r(x1, x2) = sum_y q and, per y, the projection of r onto p(x1, y) and p(x2, y) by iterative
     proportional fitting (spec 4.5).
 
@@ -86,7 +90,10 @@ def _information(p: Tensor) -> Tensor:
 
 
 def _project(r: Tensor, first: Tensor, second: Tensor, sweeps: int = 200) -> Tensor:
-    """Scale r so that its pair marginals with Y are `first` and `second`: iterative proportional fitting, all y at once."""
+    """Scale r so that its pair marginals with Y are `first` and `second`.
+
+    Iterative proportional fitting, all y at once.
+    """
     tiny = torch.finfo(r.dtype).tiny
     for _ in range(sweeps):
         r = r * (first / r.sum(dim=1).clamp_min(tiny))[:, None]

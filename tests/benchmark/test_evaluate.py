@@ -90,16 +90,16 @@ def test_calibration_error_of_known_cases() -> None:
 
 def test_weights_and_diagnostics_reach_the_condition() -> None:
     class Weighs(Method):
-        def __init__(self, task, recipe):  # noqa: ANN001, ANN204
+        def __init__(self, task, recipe):
             super().__init__(task, recipe, fused_dim=recipe.width)
 
-        def weights(self, z, present):  # noqa: ANN001, ANN202
+        def weights(self, z, present):
             return present.float() / present.sum(dim=1, keepdim=True)
 
-        def fuse(self, z, present):  # noqa: ANN001, ANN202
+        def fuse(self, z, present):
             return (self.weights(z, present)[..., None] * z).sum(dim=1)
 
-        def diagnose(self, out, present):  # noqa: ANN001, ANN202
+        def diagnose(self, out, present):
             return {"there": present.float().sum(dim=1)}
 
     datamodule = Probe()

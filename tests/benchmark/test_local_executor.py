@@ -63,7 +63,10 @@ def test_ctrl_c_lets_running_cells_end(plugin: Path, matrix: Path, tmp_path: Pat
 
 
 def test_ten_kills_lose_nothing(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
-    """SIGKILL for the runner or a worker at ten random moments; then the same command gives an undisturbed run's records."""
+    """SIGKILL for the runner or a worker at ten random moments.
+
+    Then the same command gives an undisturbed run's records.
+    """
     arguments = ["--seeds", "4", "--workers", "2", "--quiet"]
     polymodal("run", matrix, *arguments, "--results", "undisturbed")
     command = [sys.executable, "-m", "benchmark.cli", "run", str(matrix), *arguments, "--results", "disturbed"]

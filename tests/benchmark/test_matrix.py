@@ -30,7 +30,7 @@ def test_shipped_matrices_are_read_and_planned() -> None:
     ],
 )
 def test_unknown_names_are_named(change: dict, message: str) -> None:
-    with pytest.raises(MatrixError, match="file.toml") as error:
+    with pytest.raises(MatrixError, match=r"file\.toml") as error:
         parse({**SMALL, **change}, "file.toml")
     assert message in str(error.value)
 
@@ -52,7 +52,7 @@ def test_unknown_names_are_named(change: dict, message: str) -> None:
     ],
 )
 def test_bad_values_are_errors_of_the_plan(change: dict, message: str) -> None:
-    with pytest.raises(UsageError, match="file.toml") as error:
+    with pytest.raises(UsageError, match=r"file\.toml") as error:
         make_plan(parse({**SMALL, **change}, "file.toml"))
     assert message in str(error.value)
 

@@ -14,7 +14,12 @@ from datamodules.registry import load_plugin
 from methods import Base
 from methods.registry import methods
 
-SMALL = {"datasets": [{"name": "interactions_xor", "rows": 200}], "methods": ["concat"], "conditions": "none", "baselines": False}
+SMALL = {
+    "datasets": [{"name": "interactions_xor", "rows": 200}],
+    "methods": ["concat"],
+    "conditions": "none",
+    "baselines": False,
+}
 
 
 def cell(**change: object) -> Cell:

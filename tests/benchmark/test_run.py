@@ -54,8 +54,9 @@ def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
     assert by_name["well_behaved"].status == "ok"
     assert by_name["raises"].error and by_name["raises"].error["message"] == "on purpose"
     assert "auxiliary" in by_name["raises"].error["traceback"]
-    assert by_name["not_finite"].error and "NotFinite: the loss of stage 'train' is not finite at step 2" in (
-        by_name["not_finite"].error["message"]
+    assert (
+        by_name["not_finite"].error
+        and "NotFinite: the loss of stage 'train' is not finite at step 2" in (by_name["not_finite"].error["message"])
     )
     assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
     shown = polymodal("show", by_name["raises"].cell)

@@ -42,7 +42,7 @@ def test_ranks_share_the_global_batch(split: Split, shuffle: bool) -> None:
     if shuffle:
         assert [a + b for a, b in zip(*parts, strict=True)] == whole
     else:
-        assert sorted(sum(parts[0] + parts[1], [])) == list(range(10))
+        assert sorted(row for batch in parts[0] + parts[1] for row in batch) == list(range(10))
 
 
 def test_uneven_share_is_refused(split: Split) -> None:

@@ -28,7 +28,7 @@ class Mine(Method):
 
 
 def test_unknown_name_suggests() -> None:
-    with pytest.raises(KeyError, match="no method named 'concta'. Did you mean 'concat'"):
+    with pytest.raises(KeyError, match=r"no method named 'concta'\. Did you mean 'concat'"):
         methods.get("concta")
 
 

@@ -85,9 +85,9 @@ def measure(name: str, datamodule: DataModule, recipe: Recipe, bound: float) -> 
 
 def main() -> int:
     torch.set_num_threads(1)
-    wide = datasets.get("interactions_xor")(rows=20_000)
+    wide = datasets.get("interactions_xor")(rows=12_000)
     results = [
-        measure("wide-MLP cell", wide, Recipe(width=256, epochs=3, batch_size=256, patience=99), 1.35),
+        measure("wide-MLP cell", wide, Recipe(width=256, epochs=3, batch_size=128, patience=99), 1.35),
         measure("conv cell", Images(), Recipe(width=64, epochs=2, batch_size=128, patience=99), 1.15),
     ]
     return 0 if all(results) else 1

@@ -1,0 +1,101 @@
+"""`polymodal attend`: draw what attention methods looked at, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leaderboard.record import Record
+    from leaderboard.store import Store
+
+NAME = "attend"
+HELP = "Draw the attention maps of trained cells, a column per cell."
+EXAMPLE = """examples:
+  polymodal attend 3f9c2a                                the first test rows of a cell (its id or the start of it)
+  polymodal attend 3f9c2a 81d0e4 b77c10 --rows 0,12,40   three methods side by side
+  polymodal attend --dataset shapes_count                every attention method trained on a dataset, first seed
+"""
+ROWS = "0,1,2,3"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cells", nargs="*", metavar="CELL", help="cell ids, or the start of them")
+    parser.add_argument("--dataset", metavar="NAME", help="all attention cells of this dataset, first seed")
+    parser.add_argument("--rows", default=ROWS, metavar="I,J", help=f"rows of the test split (default: {ROWS})")
+    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    parser.add_argument("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="picture to write")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the sheet; exit code 0, or 2 by an error that says what to change."""
+    from leaderboard.store import Store
+
+    rows = parse_rows(args.rows)
+    store = Store(args.results)
+    records = choose(store, args.cells, args.dataset)
+    if len({record.dataset for record in records}) > 1:
+        raise ValueError(
+            f"cells of several datasets: {', '.join(sorted({r.dataset for r in records}))}; draw one at a time"
+        )
+    path = draw(records, store, rows, args.output)
+    print(path, file=sys.stdout)
+    return 0
+
+
+def parse_rows(text: str) -> list[int]:
+    """`0,3,17` as numbers.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() for part in parts):
+        raise ValueError(f"Expected `--rows` to be row numbers such as 0,3,17, but got {text!r}")
+    return [int(part) for part in parts]
+
+
+def choose(store: Store, cells: list[str], dataset: str | None) -> list[Record]:
+    """The records asked for, in the order they were asked for.
+
+    Raises:
+        ValueError: If a name fits no record or several, or nothing was asked for.
+    """
+    done = [record for record in store.scan().records if record.status == "ok"]
+    if dataset is not None:
+        found = [r for r in done if r.dataset == dataset and r.family == "attention"]
+        if not found:
+            raise ValueError(f"no trained attention method on {dataset!r} in {store.folder}")
+        first = min(r.seed for r in found)
+        return sorted((r for r in found if r.seed == first), key=lambda r: r.label)
+    if not cells:
+        raise ValueError("name a CELL or a --dataset")
+    return [_only(done, cell, store) for cell in cells]
+
+
+def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> Path:
+    """Load every cell's checkpoint and draw the rows."""
+    import torch
+
+    from benchmark.attention_maps import draw_sheet, look
+    from benchmark.runner import load_method
+
+    seen, datamodule = [], None
+    for record in records:
+        method, datamodule = load_method(record, store)
+        batches = datamodule.ordered("test")
+        if max(rows) >= batches.rows:
+            raise ValueError(f"row {max(rows)} is not in the test split of {record.dataset} ({batches.rows} rows)")
+        seen.append(look(method, batches.take(torch.tensor(rows)), record.label))
+    assert datamodule is not None
+    return draw_sheet(datamodule, rows, seen, output)
+
+
+def _only(records: list[Record], start: str, store: Store) -> Record:
+    found = [record for record in records if record.cell.startswith(start)]
+    if len(found) != 1:
+        what = "no successful cell" if not found else f"{len(found)} cells"
+        raise ValueError(f"{what} in {store.folder} with an id that starts with {start!r}")
+    return found[0]

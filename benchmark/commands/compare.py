@@ -1,0 +1,128 @@
+"""`polymodal compare A B`: a paired comparison of two methods. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from leaderboard.comparison import Comparison
+
+NAME = "compare"
+HELP = "compare two methods: paired differences with intervals, and the rows where they differ"
+EXAMPLE = """examples:
+  polymodal compare gated concat                               every dataset both have
+  polymodal compare gated concat --dataset digit_halves --all  every condition of one dataset
+  polymodal compare 'unimodal[upper]' concat --json            for a script"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("a", metavar="A", help="a method as the board shows it, e.g. 'unimodal[image]'")
+    parser.add_argument("b", metavar="B", help="the method it is compared with")
+    parser.add_argument("--dataset", action="append", metavar="D", help="only this dataset (may be given again)")
+    parser.add_argument(
+        "--results", action="append", type=Path, metavar="DIR", help="results folders (default: results)"
+    )
+    parser.add_argument("--all", action="store_true", help="also every single condition")
+    parser.add_argument("--rows", type=int, default=10, help="rows that differ most, per dataset (default: 10)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the picture [results/leaderboard]")
+    parser.add_argument("--json", action="store_true", help="print JSON and draw nothing")
+    parser.add_argument("--draws", type=int, default=10_000, help="bootstrap draws (default: 10000)")
+    parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare and print; 2 if there is nothing to compare."""
+    from leaderboard.comparison import compare
+    from leaderboard.merge import BoardError, gather
+
+    folders = args.results or [Path("results")]
+    try:
+        evidence = gather(folders, args.dataset, args.skip_invalid)
+        found = compare(evidence, args.a, args.b, args.all, args.rows, args.draws)
+    except BoardError as error:
+        print(f"polymodal compare: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps(_plain(found), indent=1))
+        return 0
+    _show(found)
+    print(_draw(found, args.output or folders[0] / "leaderboard"))
+    return 0
+
+
+def _plain(found: Comparison) -> dict[str, object]:
+    from leaderboard.tables import plain
+
+    differences = [{**plain(d), "verdict": d.verdict} for d in found.differences]
+    return {**plain(found), "differences": differences}
+
+
+def _draw(found: Comparison, folder: Path) -> str:
+    from leaderboard.plots import save_comparison
+
+    name = re.sub(r"[^A-Za-z0-9_.=-]+", "_", f"compare-{found.a}-{found.b}")
+    return "Picture: " + ", ".join(str(p) for p in save_comparison(found, folder / name))
+
+
+def _show(found: Comparison) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # A pipe has no width: never wrap or cut a table for it.
+        console = Console(highlight=False, width=200)
+    console.print(f"{found.a} against {found.b}; positive: {found.a} is better.\n", markup=False)
+    _show_differences(console, found)
+    _show_rows(console, found)
+    for note in found.notes:
+        console.print(f"! {note}.", style="yellow", markup=False)
+
+
+def _show_differences(console: Console, found: Comparison) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for header in ("Dataset", "Condition", Text(found.a), Text(found.b), "Difference", "95 % interval", ""):
+        table.add_column(header, justify="left" if header in ("Dataset", "Condition", "") else "right", no_wrap=True)
+    last = ""
+    for d in found.differences:
+        colour = {"win": "green", "loss": "red", "tie": "dim"}[d.verdict]
+        name = f"{d.dataset} ({d.metric})" if d.dataset != last else ""
+        if name and last:
+            table.add_section()
+        last = d.dataset
+        span = f"[{d.low:+.4f}, {d.high:+.4f}]"
+        numbers = (f"{d.a:.4f}", f"{d.b:.4f}", f"{d.difference:+.4f}", span)
+        table.add_row(Text(name), Text(d.what), *(Text(n) for n in numbers), Text(d.verdict, style=colour))
+    console.print(table)
+    words = {"clean": "clean, over datasets", "robust": "robust area, over datasets", "curve": "severity curves"}
+    words |= {"missing": "absent subsets", "condition": "single conditions"}
+    for kind, word in words.items():
+        tally = found.tally(kind)
+        if sum(tally.values()):
+            console.print(f"{word}: {tally['win']} won, {tally['tie']} tied, {tally['loss']} lost", markup=False)
+
+
+def _show_rows(console: Console, found: Comparison) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not found.rows:
+        return
+    console.print("\nRows that differ most: what a row adds to the score, mean over seeds and conditions", style="bold")
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for header in ("Dataset", "Row", "Target", Text(found.a), Text(found.b), "Difference"):
+        table.add_column(header, justify="left" if header == "Dataset" else "right", no_wrap=True)
+    for r in found.rows:
+        numbers = (f"{r.a:.3f}", f"{r.b:.3f}", f"{r.a - r.b:+.3f}")
+        table.add_row(Text(r.dataset), str(r.row), Text(r.target), *(Text(n) for n in numbers))
+    console.print(table)

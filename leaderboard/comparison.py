@@ -1,0 +1,218 @@
+"""Two methods, row by row: where they differ, by how much, and whether seeds and rows suffice to say so."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from leaderboard import measures, rows, scores, stats
+from leaderboard.merge import BoardError, Evidence
+from leaderboard.record import Condition, Record
+
+Verdict = Literal["win", "tie", "loss"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A against B on a dataset under one condition, or over the area of a severity curve; positive: A is better.
+
+    Attributes:
+        kind: `clean`, `robust`, `curve`, `missing` or `condition` (a single one).
+        what: For people: `clean`, `gaussian on image`, `without audio`.
+    """
+
+    dataset: str
+    metric: str
+    kind: str
+    what: str
+    a: float
+    b: float
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of A: `tie` when the paired interval includes 0."""
+        return "win" if self.low > 0 else "loss" if self.high < 0 else "tie"
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """A test row and what it adds to the scores, mean over seeds and the conditions both were tested under."""
+
+    dataset: str
+    row: int
+    target: str
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything `polymodal compare` shows."""
+
+    a: str
+    b: str
+    differences: tuple[Difference, ...]
+    rows: tuple[RowDifference, ...]
+    notes: tuple[str, ...]
+
+    def tally(self, kind: str) -> dict[Verdict, int]:
+        """Wins, ties and losses of A among the differences of a kind."""
+        found: dict[Verdict, int] = {"win": 0, "tie": 0, "loss": 0}
+        for d in self.differences:
+            if d.kind == kind:
+                found[d.verdict] += 1
+        return found
+
+
+def compare(
+    evidence: Evidence, a: str, b: str, every: bool = False, top: int = 10, draws: int = stats.DRAWS
+) -> Comparison:
+    """Compare two methods on every dataset both have.
+
+    Args:
+        evidence: From `gather`.
+        a: Label of the first method, as the board shows it.
+        b: Label of the second.
+        every: Also every single condition, not only areas.
+        top: How many of the rows that differ most are kept per dataset.
+        draws: Bootstrap draws.
+
+    Raises:
+        BoardError: If a label is not there, or the two share no dataset.
+    """
+    mine, theirs = _records(evidence, a), _records(evidence, b)
+    shared = sorted(set(mine) & set(theirs))
+    if not shared:
+        raise BoardError(f"{a} and {b} have no dataset in common: {a} has {_list(mine)}, {b} has {_list(theirs)}")
+    alone = ((a, set(mine) - set(theirs)), (b, set(theirs) - set(mine)))
+    notes = [f"only {label} has results on {_list(others)}" for label, others in alone if others]
+    if a == b:
+        notes.append("the same method twice")
+    tracks = {r.track for own in (mine, theirs) for several in own.values() for r in several}
+    if len(tracks) > 1:
+        notes.append("of different tracks: one of them saw corrupted or missing modalities in training")
+    differences: list[Difference] = []
+    differing: list[RowDifference] = []
+    failed = {(r.label, r.dataset): r.seed for r in evidence.failed if r.label in (a, b)}
+    for name in shared:
+        lost = [f"seed {failed[label, name]} of {label}" for label in (a, b) if (label, name) in failed]
+        if lost:
+            notes.append(f"{name} is left out, {' and '.join(lost)} failed: a mean over the others would flatter")
+            continue
+        pair = _Pair(a, b, mine[name], theirs[name], evidence)
+        notes += pair.notes
+        differences += [pair.difference(*w, draws) for w in _what(pair.conditions, every)]
+        differing += pair.rows(top)
+    return Comparison(a, b, tuple(differences), tuple(differing), tuple(notes))
+
+
+def _records(evidence: Evidence, label: str) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in evidence.records:
+        if record.label == label:
+            found.setdefault(record.dataset, []).append(record)
+    if not found:
+        known = sorted({r.label for r in evidence.records})
+        near = difflib.get_close_matches(label, known, n=1)
+        guess = f" Did you mean {near[0]!r}?" if near else ""
+        raise BoardError(f"no method named {label!r} on the board.{guess} Known: {', '.join(known)}")
+    return found
+
+
+class _Pair:
+    """The rows of two methods on one dataset, by seed and condition."""
+
+    def __init__(self, a: str, b: str, mine: Sequence[Record], theirs: Sequence[Record], evidence: Evidence) -> None:
+        self.records = (tuple(mine), tuple(theirs))
+        self.labels = (a, b if b != a else f"{b} (2)")
+        first = mine[0]
+        self.dataset, self.metric, self.higher = first.dataset, first.metric, first.higher_is_better
+        every = [{c.id: c for c in r.conditions} for r in (*mine, *theirs)]
+        self.conditions = [c for c in first.conditions if all(c.id in own for own in every)]
+        self.notes: list[str] = []
+        ids = [c.id for c in self.conditions]
+        self.target: np.ndarray | None = None
+        self.values = [{r.seed: self._values(r, ids, evidence) for r in several} for several in self.records]
+        sizes = {v.shape[1] for own in self.values for v in own.values() if v is not None}
+        if len(sizes) != 1 or any(v is None for own in self.values for v in own.values()):
+            self.notes.append(f"{self.dataset}: rows cannot be paired, so intervals there are over seeds only")
+            self.target = None
+        self.index = {name: i for i, name in enumerate(ids)}
+
+    def _values(self, record: Record, ids: Sequence[str], evidence: Evidence) -> np.ndarray | None:
+        """What each row adds to the score under each condition, `[conditions, N]`."""
+        found = rows.arrays(evidence.stores[record.cell], record, list(ids))
+        if found is None:
+            return None
+        self.target = found[0]
+        return scores.contributions(record.metric, *found)
+
+    def difference(self, kind: str, what: str, weights: Mapping[str, float], draws: int) -> Difference:
+        """Paired bootstrap over rows and seeds of a weighted mean of conditions."""
+        sample = {
+            label: {r.seed: self._weighted(r, own[r.seed], weights) for r in several}
+            for label, several, own in zip(self.labels, self.records, self.values, strict=True)
+        }
+        drawn = stats.resample(self.dataset, sample, self.labels, draws)
+        sign = 1 if self.higher else -1
+        low, high = stats.interval(sign * (drawn[:, 0] - drawn[:, 1]))
+        a, b = (float(np.mean([v.mean() for v in sample[label].values()])) for label in self.labels)
+        return Difference(self.dataset, self.metric, kind, what, a, b, sign * (a - b), float(low), float(high))
+
+    def _weighted(self, record: Record, values: np.ndarray | None, weights: Mapping[str, float]) -> np.ndarray:
+        if self.target is None or values is None:
+            score = {c.id: c.score for c in record.conditions}
+            return np.array([sum(w * score[name] for name, w in weights.items())])
+        return np.tensordot(np.array(list(weights.values())), values[[self.index[n] for n in weights]], 1)
+
+    def rows(self, top: int) -> list[RowDifference]:
+        """The rows that differ most, half of them in favour of each where there are enough."""
+        if self.target is None:
+            return []
+        a, b = (np.mean([v.mean(axis=0) for v in own.values() if v is not None], axis=0) for own in self.values)
+        gap = a - b
+        order = np.argsort(gap, kind="stable")
+        half = top // 2
+        chosen = [*order[::-1][: top - half], *order[:half]]
+        return [
+            RowDifference(self.dataset, int(i), _say(self.target[i]), round(a[i], 9) + 0.0, round(b[i], 9) + 0.0)
+            for i in dict.fromkeys(chosen)
+            if gap[i]
+        ]
+
+
+def _what(conditions: Sequence[Condition], every: bool) -> Iterable[tuple[str, str, dict[str, float]]]:
+    """Kind, name and weights of every comparison the conditions allow."""
+    yield "clean", "clean", {"clean": 1.0}
+    ids = {c.id for c in conditions}
+    singles = {(str(c.modality), str(c.corruption)) for c in conditions if c.kind == "single"}
+    whole = frozenset(k for k in singles if set(measures.area_weights(frozenset([k]))) <= ids)
+    if whole:
+        yield "robust", "area over all corruptions", measures.area_weights(whole)
+    for k, c in sorted(whole):
+        yield "curve", f"{c} on {k}", measures.area_weights(frozenset([(k, c)]))
+    for kind, name in (("joint", "all modalities corrupted"), ("misaligned", "pairing broken")):
+        own = [c.id for c in conditions if c.kind == kind]
+        if own:
+            yield "curve", name, dict.fromkeys(own, 1 / len(own))
+    for c in conditions:
+        if c.kind == "missing":
+            yield "missing", f"without {' + '.join(c.absent)}", {c.id: 1.0}
+    if every:
+        for c in conditions[1:]:
+            yield "condition", c.id, {c.id: 1.0}
+
+
+def _say(target: np.ndarray) -> str:
+    return np.array2string(np.asarray(target), precision=3, separator=" ", threshold=8)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

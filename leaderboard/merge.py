@@ -1,0 +1,211 @@
+"""From results folders to the records one board may compare: nothing unreadable, nothing of two versions averaged."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leaderboard.record import Record
+from leaderboard.store import Store
+
+
+class BoardError(ValueError):
+    """A board that would not be honest: the message says which files or names, and what to do."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The records of a board.
+
+    Attributes:
+        records: Of successful cells, one per (method, track, dataset, seed), sorted by these.
+        failed: Cells that failed and that no later cell replaces.
+        stores: Cell id -> the folder its predictions are in.
+        notes: What was set aside, and why; shown under every table.
+    """
+
+    records: tuple[Record, ...]
+    failed: tuple[Record, ...]
+    stores: dict[str, Store]
+    notes: tuple[str, ...]
+
+
+def gather(
+    folders: Sequence[str | Path], datasets: Sequence[str] | None = None, skip_invalid: bool = False
+) -> Evidence:
+    """Read and merge results folders.
+
+    Args:
+        folders: Results folders; a cell found in several counts once.
+        datasets: Only these; `name@version` asks for a version other than the one with the most records.
+        skip_invalid: Leave unreadable files out with a note instead of refusing.
+
+    Raises:
+        BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
+    """
+    found, notes = _read(folders, skip_invalid)
+    found, more = _one_version(found, datasets)
+    notes += more
+    chosen, more = _one_configuration(found)
+    notes += more
+    records = tuple(r for r, _ in chosen if r.status == "ok")
+    failed = tuple(r for r, _ in chosen if r.status == "failed")
+    if not records and not failed:
+        raise BoardError(f"no records in {_names(folders)}. Run `polymodal run` first, or name the results folder.")
+    return Evidence(records, failed, {r.cell: s for r, s in chosen}, tuple(notes))
+
+
+Found = list[tuple[Record, Store]]
+
+
+def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, list[str]]:
+    by_cell: dict[str, tuple[Record, Store]] = {}
+    invalid: list[str] = []
+    notes: list[str] = []
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise BoardError(f"no results folder {folder}. Run `polymodal run` first, or name the results folder.")
+        store = Store(folder)
+        reading = store.scan()
+        invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
+        for record in reading.records:
+            other = by_cell.get(record.cell)
+            if other is not None and _scores(other[0]) != _scores(record):
+                notes.append(
+                    f"cell {record.cell} ({record.label} on {record.dataset}, seed {record.seed}) differs between "
+                    f"{other[1].folder} and {store.folder}; the newer is used"
+                )
+            if other is None or _finished(record) > _finished(other[0]):
+                by_cell[record.cell] = (record, store)
+    if invalid and not skip_invalid:
+        raise BoardError(
+            "these files cannot be trusted, and a board that leaves them out would average over holes:\n  "
+            + "\n  ".join(invalid)
+            + "\nRun `polymodal run` again to replace them, delete them, or give --skip-invalid to go on without them."
+        )
+    return list(by_cell.values()), notes + [f"left out: {line}" for line in invalid]
+
+
+def _one_version(found: Found, datasets: Sequence[str] | None) -> tuple[Found, list[str]]:
+    """Per dataset the version (options, content) asked for, else the one with the most records, then the newest."""
+    wanted = dict(_split_version(name) for name in datasets) if datasets else None
+    by_name = _grouped(found, lambda r: r.dataset)
+    if wanted and (unknown := sorted(set(wanted) - set(by_name))):
+        raise BoardError(f"no records on {', '.join(unknown)}. Datasets with records: {', '.join(sorted(by_name))}")
+    kept: Found = []
+    notes: list[str] = []
+    for name, group in sorted(by_name.items()):
+        if wanted is not None and name not in wanted:
+            continue
+        variants = _adopted(_grouped(group, _variant))
+        asked = wanted.get(name) if wanted else None
+        if asked is not None:
+            variants = {k: v for k, v in variants.items() if k[0] == asked}
+            if not variants:
+                raise BoardError(f"no records on version {asked} of {name}")
+        main = max(variants, key=lambda k: (len(variants[k]), max(_finished(r) for r, _ in variants[k]), k))
+        kept += variants[main]
+        for other in sorted(set(variants) - {main}):
+            notes.append(
+                f"{name}: {len(variants[other])} records of {_says(other)} are set aside, the board shows "
+                f"{_says(main)}; they are never averaged (--datasets {name}@{other[0]} shows the others)"
+            )
+    return kept, notes
+
+
+def _adopted(variants: dict[tuple[str, str, str], Found]) -> dict[tuple[str, str, str], Found]:
+    """Records that do not know the content they saw, as those of cells that failed early, join the largest they fit."""
+    known = {k: list(v) for k, v in variants.items() if k[2]}
+    for key, own in variants.items():
+        fits = [k for k in known if k[:2] == key[:2]]
+        if not key[2]:
+            known.setdefault(max(fits, key=lambda k: (len(variants[k]), k)) if fits else key, []).extend(own)
+    return known
+
+
+def _one_configuration(found: Found) -> tuple[Found, list[str]]:
+    """Of each method on each dataset only one configuration, one record per seed.
+
+    The configuration with the recipe most methods of the dataset have, so that they are compared on equal terms; of
+    several the newest.
+    """
+    chosen: Found = []
+    notes: list[str] = []
+    for dataset, here in sorted(_grouped(found, lambda r: r.dataset).items()):
+        by_method = _grouped(here, lambda r: (r.label, r.track))
+        usual = Counter(recipe for own in by_method.values() for recipe in {_recipe(r) for r, _ in own})
+        aside: dict[str, int] = {}
+        for (label, _), own in sorted(by_method.items()):
+            configurations = _grouped(own, _configuration)
+            best = max(configurations, key=lambda k: (usual[k[0]], max(_finished(r) for r, _ in configurations[k]), k))
+            if len(configurations) > 1:
+                aside[label] = len(own) - len(configurations[best])
+            for _, group in sorted(_grouped(configurations[best], lambda r: r.seed).items()):
+                chosen.append(max(group, key=lambda f: (_finished(f[0]), f[0].status == "ok", f[0].cell)))
+        if aside:
+            listed = ", ".join(f"{label} ({number})" for label, number in aside.items())
+            notes.append(f"{dataset}: records of other recipes, options or sources are set aside: {listed}")
+    return sorted(chosen, key=lambda f: (f[0].label, f[0].track, f[0].dataset, f[0].seed)), notes
+
+
+def recipe_notes(records: Iterable[Record]) -> tuple[str, ...]:
+    """Datasets on which methods were trained with different recipes, and which settings differ."""
+    notes: list[str] = []
+    for name, group in sorted(_grouped([(r, None) for r in records], lambda r: r.dataset).items()):
+        recipes = [r.recipe for r, _ in group]
+        keys = sorted({k for recipe in recipes for k in recipe})
+        differ = [k for k in keys if len({json.dumps(recipe.get(k), sort_keys=True) for recipe in recipes}) > 1]
+        for key in differ:
+            values = Counter(json.dumps(recipe.get(key)) for recipe in recipes)
+            usual = values.most_common(1)[0][0]
+            odd = sorted({r.label for r, _ in group if json.dumps(r.recipe.get(key)) != usual})
+            more = ", ..." * (len(odd) > 5)
+            notes.append(f"{name}: recipe differs in {key} (not {usual}) for {', '.join(odd[:5])}{more}")
+    return tuple(notes)
+
+
+def _grouped(found: Iterable[tuple[Record, Any]], key: Callable[[Record], Any]) -> dict[Any, list[tuple[Record, Any]]]:
+    groups: dict[Any, list[tuple[Record, Any]]] = defaultdict(list)
+    for item in found:
+        groups[key(item[0])].append(item)
+    return dict(groups)
+
+
+def _variant(record: Record) -> tuple[str, str, str]:
+    content = str(record.provenance.get("dataset_hash") or "")[:12]
+    return record.dataset_version, json.dumps(record.dataset_options, sort_keys=True), content
+
+
+def _recipe(record: Record) -> str:
+    return json.dumps(record.recipe, sort_keys=True)
+
+
+def _configuration(record: Record) -> tuple[str, str]:
+    facts = [record.options, record.provenance.get("source"), record.provenance.get("corruptions")]
+    return _recipe(record), json.dumps(facts, sort_keys=True)
+
+
+def _says(variant: tuple[str, str, str]) -> str:
+    version, options, content = variant
+    return f"version {version}" + ("" if options == "{}" else f" with {options}") + (content and f", content {content}")
+
+
+def _split_version(name: str) -> tuple[str, str | None]:
+    head, _, version = name.partition("@")
+    return head, version or None
+
+
+def _finished(record: Record) -> str:
+    return str(record.provenance.get("finished", ""))
+
+
+def _scores(record: Record) -> list[tuple[str, float]]:
+    return [(c.id, c.score) for c in record.conditions]
+
+
+def _names(folders: Sequence[str | Path]) -> str:
+    return ", ".join(str(f) for f in folders)

@@ -1,0 +1,259 @@
+"""The charts of a board as PNG and SVG files, for papers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from leaderboard import measures
+from leaderboard.board import PILLARS, Board, Dataset, Row
+from leaderboard.comparison import Comparison
+from leaderboard.robustness import LEVELS, curves
+from leaderboard.stats import Standing
+
+# Wong's palette without yellow: told apart by colour-blind readers and on grey paper.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_STYLE: dict[Any, Any] = {  # matplotlib's own key type is not public
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "polymodal",
+    "text.parse_math": False,  # a method's name is a name, dollars and all
+}
+_HIGHLIGHTED = 6
+
+
+def save_plots(boards: Sequence[Board], folder: Path) -> list[Path]:
+    """Write every chart that the boards have data for; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    with mpl.rc_context(_STYLE):
+        for board in boards:
+            for name, figure in figures(board).items():
+                for suffix in ("png", "svg"):
+                    path = folder / f"{board.track}-{_file_name(name)}.{suffix}"
+                    metadata = {"Date": None} if suffix == "svg" else {}
+                    figure.savefig(path, dpi=200, bbox_inches="tight", metadata=metadata)
+                    written.append(path)
+    return written
+
+
+def figures(board: Board) -> dict[str, Figure]:
+    """Name -> chart: clean against robust, ranks of both pillars, severity curves per dataset, the attention audit."""
+    found: dict[str, Figure | None] = {"clean-robust": scatter(board), "audit": audit(board)}
+    for pillar in PILLARS:
+        found[f"ranks-{pillar}"] = ranks(board, pillar)
+    for dataset in board.datasets:
+        found[f"curves-{dataset.name}"] = severity_curves(board, dataset)
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def scatter(board: Board, cost: str = "parameters") -> Figure | None:
+    """Mean clean against mean robust score; ringed: the Pareto front of both and the cost."""
+    points = [
+        (row, clean, area, row.means[cost] or np.nan)
+        for row in board.rows
+        if (clean := row.means["clean"]) is not None and (area := row.means["area"]) is not None
+    ]
+    if len(points) < 2:
+        return None
+    figure, axes = _figure(5.4, 4.0)
+    families = sorted({row.family for row, *_ in points})
+    sizes = _sizes(np.array([p[3] for p in points]))
+    for family, colour in zip(families, _cycle(len(families)), strict=True):
+        own = [i for i, p in enumerate(points) if p[0].family == family]
+        x, y = [points[i][1] for i in own], [points[i][2] for i in own]
+        axes.scatter(x, y, s=sizes[own], color=colour, alpha=0.75, linewidths=0, label=family)
+    for i in pareto(np.array([[x, y, -c] for _, x, y, c in points])):
+        row, x, y, _ = points[i]
+        axes.scatter([x], [y], s=sizes[i], facecolors="none", edgecolors="black", linewidths=1.2)
+        axes.annotate(row.label, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
+    axes.set_xlabel("clean, chance-normalised")
+    axes.set_ylabel("robust: area under the severity curves")
+    axes.legend(frameon=False, fontsize=7, markerscale=0.7)
+    return figure
+
+
+def pareto(points: np.ndarray) -> list[int]:
+    """Rows that no other row equals or beats in every column and beats in one; rows with holes are on no front."""
+    whole = np.isfinite(points).all(axis=1)
+    front = []
+    for i in np.flatnonzero(whole):
+        others = points[whole]
+        beaten = (others >= points[i]).all(axis=1) & (others > points[i]).any(axis=1)
+        if not beaten.any():
+            front.append(int(i))
+    return front
+
+
+def severity_curves(board: Board, dataset: Dataset) -> Figure | None:
+    """Normalised score against severity, one panel per corrupted modality, the leading methods in colour."""
+    rows = [r for r in board.rows if r.entries[dataset.name].status == "ok"]
+    modalities = [k for k in dataset.modalities if any(k == key[0] for key in dataset.curves)]
+    if not modalities or not rows:
+        return None
+    figure, panels = _panels(len(modalities))
+    leading = _leading(board, rows)
+    for axes, modality in zip(panels, modalities, strict=True):
+        for row in rows:
+            line = _mean_curve(row, dataset, modality)
+            if line is None:
+                continue
+            colour = leading.get(row.label)
+            style = {"color": colour, "lw": 1.6, "zorder": 3} if colour else {"color": "0.8", "lw": 0.7}
+            axes.plot(range(LEVELS + 1), line, label=row.label if colour else None, **style)
+        axes.set_title(f"{modality} corrupted", fontsize=9)
+        axes.set_xlabel("severity")
+    panels[0].set_ylabel(f"{dataset.metric}, chance-normalised")
+    panels[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.suptitle(dataset.name, fontsize=10)
+    return figure
+
+
+def _mean_curve(row: Row, dataset: Dataset, modality: str) -> list[float] | None:
+    """Mean over the common corruptions of a modality and over seeds."""
+    found = [
+        [measures.normalise(a, record) for a in curves(record)[key]]
+        for record in row.entries[dataset.name].records
+        for key in dataset.curves
+        if key[0] == modality and key in curves(record)
+    ]
+    return list(np.mean(found, axis=0)) if found else None
+
+
+def ranks(board: Board, pillar: str) -> Figure | None:
+    """Critical-difference diagram, or, with too few datasets for one, places with their bootstrap intervals."""
+    standings = sorted(
+        (r.standings[pillar] for r in board.rows if pillar in r.standings), key=lambda s: (s.mean_rank, s.method)
+    )
+    if len(standings) < 2:
+        return None
+    across = board.across[pillar]
+    figure, axes = _figure(4.6, 0.8 + 0.19 * len(standings))
+    y = np.arange(len(standings))
+    if across.kind == "pairs":
+        _critical_differences(axes, standings, across.bars([s.method for s in standings]))
+    else:
+        axes.hlines(y, [s.low for s in standings], [s.high for s in standings], color=COLOURS[0], lw=3, alpha=0.35)
+        axes.plot([s.place for s in standings], y, "o", color=COLOURS[0], ms=4)
+        axes.set_xlabel(f"place, {pillar} (95 % bootstrap interval)")
+    axes.set_yticks(y, [f"{s.method}" for s in standings])
+    axes.set_ylim(len(standings) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def _critical_differences(axes: Axes, standings: Sequence[Standing], bars: Sequence[Sequence[str]]) -> None:
+    at = {s.method: i for i, s in enumerate(standings)}
+    axes.plot([s.mean_rank for s in standings], range(len(standings)), "o", color=COLOURS[0], ms=4)
+    right = max(s.mean_rank for s in standings)
+    for i, bar in enumerate(bars):
+        x = right + 0.03 * right * (i + 1)
+        axes.plot([x, x], [at[bar[0]] - 0.2, at[bar[-1]] + 0.2], color="black", lw=2.5, solid_capstyle="round")
+    axes.set_xlabel("mean rank over datasets (bars: no significant difference)")
+
+
+def audit(board: Board) -> Figure | None:
+    """Correlation of each weight with the severity applied to its modality, for methods that weigh modalities."""
+    found: list[tuple[str, dict[str, list[float]]]] = []
+    for row in board.rows:
+        own: dict[str, list[float]] = {}
+        for entry in row.entries.values():
+            for modality, value in (measures.audit(entry.records) if entry.status == "ok" else {}).items():
+                own.setdefault(modality, []).append(value)
+        if own:
+            found.append((row.label, own))
+    if not found:
+        return None
+    figure, axes = _figure(4.6, 0.8 + 0.25 * len(found))
+    names = sorted({m for _, own in found for m in own})
+    for modality, colour in zip(names, _cycle(len(names)), strict=True):
+        x = [v for _, own in found for v in own.get(modality, [])]
+        y = [i for i, (_, own) in enumerate(found) for _ in own.get(modality, [])]
+        axes.plot(x, y, "o", color=colour, ms=4, alpha=0.8, label=modality)
+    axes.axvline(0, color="0.4", lw=0.8)
+    axes.set_xlim(-1.05, 1.05)
+    axes.set_yticks(range(len(found)), [label for label, _ in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_xlabel("Spearman correlation of weight with severity")
+    axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
+    """Colours for the leaders of both pillars and concat; the rest stays grey."""
+    ranked = [
+        s.method
+        for p in PILLARS
+        for s in sorted((r.standings[p] for r in rows if p in r.standings), key=lambda s: (s.mean_rank, s.method))[:3]
+    ]
+    labels = [r.label for r in rows]
+    chosen = list(dict.fromkeys([*ranked, *(m for m in ("concat",) if m in labels), *labels]))[:_HIGHLIGHTED]
+    return dict(zip(chosen, COLOURS, strict=False))
+
+
+def _cycle(number: int) -> list[str]:
+    return [COLOURS[i % len(COLOURS)] for i in range(number)]
+
+
+def _sizes(cost: np.ndarray) -> np.ndarray:
+    logs = np.log10(np.where(cost > 0, cost, np.nan))
+    if not np.isfinite(logs).any():
+        return np.full(len(cost), 40.0)
+    low, high = np.nanmin(logs), np.nanmax(logs)
+    return np.nan_to_num(20 + 100 * (logs - low) / max(high - low, 1e-9), nan=20.0)
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _panels(number: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(2.7 * number + 1.2, 2.9), layout="constrained")
+    return figure, list(figure.subplots(1, number, sharey=True, squeeze=False)[0])
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+
+
+def save_comparison(found: Comparison, stem: Path) -> list[Path]:
+    """Write the forest plot of a comparison as PNG and SVG."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    with mpl.rc_context(_STYLE):
+        figure = forest(found)
+        for suffix in ("png", "svg"):
+            path = stem.parent / f"{stem.name}.{suffix}"
+            figure.savefig(path, dpi=200, bbox_inches="tight", metadata={"Date": None} if suffix == "svg" else {})
+            written.append(path)
+    return written
+
+
+def forest(found: Comparison) -> Figure:
+    """Paired differences with their intervals; colour says whether seeds and rows suffice to tell."""
+    shown = [d for d in found.differences if d.kind != "condition"]
+    figure, axes = _figure(5.6, 0.9 + 0.2 * len(shown))
+    colours = {"win": COLOURS[2], "loss": COLOURS[1], "tie": "0.55"}
+    for i, d in enumerate(shown):
+        axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
+        axes.plot([d.difference], [i], "o", color=colours[d.verdict], ms=4)
+        if i and d.dataset != shown[i - 1].dataset:
+            axes.axhline(i - 0.5, color="0.8", lw=0.8)
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.set_yticks(range(len(shown)), [f"{d.dataset}: {d.what}" for d in shown], fontsize=7)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"{found.b} better  ←  difference of score  →  {found.a} better")
+    return figure

@@ -1,0 +1,418 @@
+"""How a method breaks, from records alone: spec/robustness-and-statistics, section 2.
+
+Functions of one record (and of the baselines it is compared with) give numbers; functions of many give pandas frames.
+What cannot be measured is None, NaN in a frame: never a number that looks like a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from leaderboard.record import Record
+
+Curve = tuple[str, str]
+"""Modality and corruption of a severity curve."""
+
+LEVELS = 5
+WEAK = 0.8
+"""A clean normalised score below this share of concat's is not worth retaining: retention and its kin stay blank."""
+
+
+def normalise(score: float, trivial: float | None, higher_is_better: bool) -> float:
+    """Chance-normalised score: 0 for the trivial predictor, 1 for a perfect one; not clipped, NaN without a reference.
+
+    A metric of errors (lower is better, 0 perfect) is mirrored: `(trivial - score) / trivial`.
+    """
+    if trivial is None:
+        return math.nan
+    room, gained = (1 - trivial, score - trivial) if higher_is_better else (trivial, trivial - score)
+    return gained / room if room > 0 else math.nan
+
+
+def curves(record: Record, kind: Literal["single", "joint", "misaligned"] = "single") -> dict[Curve, tuple[float, ...]]:
+    """Raw scores at severities 0 to 5, by modality and corruption; an incomplete curve is left out.
+
+    The joint curve is filed under `("joint", "joint")`, the misaligned ones under `(modality, "misaligned")`.
+    """
+    found: dict[Curve, dict[int, float]] = {}
+    for c in record.conditions:
+        if c.kind == kind:
+            key = (c.modality or "joint", c.corruption or kind)
+            found.setdefault(key, {0: record.clean})[c.severity] = c.score
+    levels = range(LEVELS + 1)
+    return {key: tuple(curve[s] for s in levels) for key, curve in found.items() if set(curve) == set(levels)}
+
+
+def area(curve: Sequence[float]) -> float:
+    """`R_c`: area under a severity curve by the trapezoid rule, severities 0 to 5 spanning an interval of length 1."""
+    return sum((a + b) / 2 for a, b in pairwise(curve)) / (len(curve) - 1)
+
+
+def areas(record: Record, kind: Literal["single", "joint", "misaligned"] = "single") -> dict[Curve, float]:
+    """`R_{k,c}` of every complete curve, chance-normalised."""
+    return {key: area(_normalised(curve, record)) for key, curve in curves(record, kind).items()}
+
+
+def modality_areas(record: Record, only: Collection[Curve] | None = None) -> dict[str, float]:
+    """`R_k`: the mean over the corruptions of a modality.
+
+    Args:
+        record: The cell.
+        only: The curves to average, so that records with other sweeps are compared over the same ones.
+
+    Raises:
+        KeyError: If the record lacks one of `only`: a mean over what happens to exist would not be comparable.
+    """
+    own = areas(record)
+    by_modality: dict[str, list[float]] = {}
+    for k, c in own if only is None else sorted(only):
+        by_modality.setdefault(k, []).append(own[k, c])
+    return {k: float(np.mean(values)) for k, values in by_modality.items()}
+
+
+def robustness(record: Record, only: Collection[Curve] | None = None) -> float | None:
+    """`R`: the mean over modalities of the mean over their corruptions; the primary measure."""
+    own = modality_areas(record, only)
+    return float(np.mean(list(own.values()))) if own else None
+
+
+def worst_modality(record: Record, only: Collection[Curve] | None = None) -> tuple[str, float] | None:
+    """The modality whose corruption leaves the smallest area."""
+    own = modality_areas(record, only)
+    return min(own.items(), key=lambda item: item[1]) if own else None
+
+
+def corruption_errors(
+    record: Record, concat: Record, only: Collection[Curve] | None = None, relative: bool = False
+) -> dict[Curve, float]:
+    """`CE_c = sum_s e_{c,s} / sum_s e^concat_{c,s}`, over the curves both have.
+
+    Args:
+        record: The cell.
+        concat: The baseline of the same dataset and seed.
+        only: Leave out other curves.
+        relative: Of the errors added by the corruption, `e_s - e_0`, instead of the errors.
+    """
+    own, base = curves(record), curves(concat)
+    shared = [key for key in own if key in base and (only is None or key in only)]
+    ratios = {key: (_error(own[key], record, relative), _error(base[key], concat, relative)) for key in shared}
+    # A baseline without an error has nothing to be compared with.
+    return {key: mine / theirs for key, (mine, theirs) in ratios.items() if theirs > 0}
+
+
+def mce(record: Record, concat: Record, only: Collection[Curve] | None = None) -> float | None:
+    """`mCE` of Hendrycks & Dietterich against concat of the same seed; lower is better, concat has 1."""
+    return _mean(corruption_errors(record, concat, only).values())
+
+
+@dataclass(frozen=True)
+class Secondary:
+    """Measures that reward a model which is flat because it is bad: shown, never ranked by, None for weak models.
+
+    Attributes:
+        retention: Mean share of the clean normalised score kept along the severity curves (their area over it).
+        relative_ce: Errors added by corruption, as a ratio to those added to concat.
+        effective: Errors added to concat minus errors added, summed over severities.
+    """
+
+    retention: float | None = None
+    relative_ce: float | None = None
+    effective: float | None = None
+
+
+def secondary(record: Record, concat: Record, only: Collection[Curve] | None = None) -> Secondary:
+    """Retention, relative corruption error and effective robustness; blank below `WEAK` of concat's clean score."""
+    clean = _normalise(record.clean, record)
+    if not clean > 0 or clean < WEAK * _normalise(concat.clean, concat):
+        return Secondary()
+    kept = robustness(record, only)
+    own, base = curves(record), curves(concat)
+    shared = [key for key in own if key in base and (only is None or key in only)]
+    effective = [_error(base[key], concat, True) - _error(own[key], record, True) for key in shared]
+    return Secondary(
+        None if kept is None else kept / clean,
+        _mean(corruption_errors(record, concat, only, relative=True).values()),
+        _mean(effective),
+    )
+
+
+def gain(record: Record, baselines: Baselines) -> float | None:
+    """`G`: what fusing is worth, the clean score minus the best unimodal baseline's; positive is better."""
+    best = baselines.best(record.seed, record.higher_is_better)
+    return None if best is None else _advantage(record.clean, best, record)
+
+
+def corrupted_gains(
+    record: Record, baselines: Baselines, only: Collection[Curve] | None = None
+) -> dict[tuple[str, int], float]:
+    """`G_k(s)`: the score with k corrupted (mean over corruptions) minus the best unimodal baseline without k.
+
+    Negative: fusing is worse than ignoring the broken modality.
+    """
+    found: dict[tuple[str, int], float] = {}
+    for k in record.modalities:
+        best = baselines.best(record.seed, record.higher_is_better, without=k)
+        own = [curve for key, curve in curves(record).items() if key[0] == k and (only is None or key in only)]
+        if best is None or not own:
+            continue
+        for s in range(1, LEVELS + 1):
+            found[k, s] = _advantage(float(np.mean([curve[s] for curve in own])), best, record)
+    return found
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Scores with modalities absent, chance-normalised; `rate` is the area over the missing rate, mean height."""
+
+    mean: float | None
+    worst: float | None
+    worst_subset: tuple[str, ...]
+    rate: float | None
+
+
+def missing(record: Record) -> Missing:
+    """The mean and the worst over absent subsets, and the area over the missing rate."""
+    subsets = {c.absent: _normalise(c.score, record) for c in record.conditions if c.kind == "missing"}
+    worst = min(subsets, key=lambda subset: subsets[subset]) if subsets else ()
+    points = sorted((c.rate, c.score) for c in record.conditions if c.kind == "missing_rate" and c.rate is not None)
+    points = [(0.0, record.clean), *points]
+    trapezoids = [(x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points)]
+    return Missing(
+        _mean(subsets.values()),
+        subsets[worst] if subsets else None,
+        worst,
+        _normalise(sum(trapezoids) / points[-1][0], record) if trapezoids else None,
+    )
+
+
+def calibration(record: Record) -> dict[str, float]:
+    """NLL, Brier score and ECE: clean under their own names; `<name>_corrupted` is the mean over single corruptions."""
+    found = {k: v for k, v in record.conditions[0].calibration.items() if v is not None}
+    corrupted = [c.calibration for c in record.conditions if c.kind == "single"]
+    for name in found.copy():
+        values = [c.get(name) for c in corrupted]
+        # One without a value would make the mean one over other conditions than the rest of the board's.
+        if values and None not in values:
+            found[f"{name}_corrupted"] = float(np.mean([v for v in values if v is not None]))
+    return found
+
+
+def reliance(record: Record) -> dict[str, float] | None:
+    """Shapley value of each modality over the subsets that are present; the empty one scores `trivial`.
+
+    The values add up to the clean score minus the trivial one. None unless every subset was tested.
+    """
+    names = record.modalities
+    everything = frozenset(names)
+    value = {everything - set(c.absent): c.score for c in record.conditions if c.kind == "missing"}
+    value[everything] = record.clean
+    if record.trivial is None or len(value) != 2 ** len(names) - 1:
+        return None
+    value[frozenset()] = record.trivial
+    sign = 1 if record.higher_is_better else -1
+    found = dict.fromkeys(names, 0.0)
+    for k in names:
+        for size in range(len(names)):
+            weight = 1 / (len(names) * math.comb(len(names) - 1, size))
+            for others in combinations([j for j in names if j != k], size):
+                found[k] += sign * weight * (value[frozenset(others) | {k}] - value[frozenset(others)])
+    return found
+
+
+def attention_audit(record: Record) -> dict[Curve, float]:
+    """Spearman correlation of the mean weight of modality k with the severity applied to k, for each corruption.
+
+    The claim of a method that weighs modalities is a value near -1. Weights that do not move give 0. Empty for a method
+    that weighs none.
+    """
+    weights = {c.id: c.weights for c in record.conditions}
+    found: dict[Curve, float] = {}
+    for k, c in curves(record):
+        ids = ["clean", *(f"single:{k}:{c}:{s}" for s in range(1, LEVELS + 1))]
+        series = [own[record.modalities.index(k)] for i in ids if (own := weights.get(i)) is not None]
+        if len(series) == len(ids):
+            # Rounding noise has a rank too: differences below 1e-6 are none.
+            series = np.round(series, 6)
+            still = bool(np.ptp(series) == 0)
+            found[k, c] = 0.0 if still else float(np.corrcoef(range(len(ids)), stats.rankdata(series))[0, 1])
+    return found
+
+
+def audit(record: Record) -> dict[str, float]:
+    """The attention audit of each modality: the mean over its corruptions."""
+    by_modality: dict[str, list[float]] = {}
+    for (k, _), value in attention_audit(record).items():
+        by_modality.setdefault(k, []).append(value)
+    return {k: float(np.mean(values)) for k, values in by_modality.items()}
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What the relative measures of one dataset are relative to: plain-track `unimodal` and `concat`, by seed."""
+
+    unimodal: Mapping[str, Mapping[int, float]]
+    concat: Mapping[int, Record]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Baselines:
+        """Collect them from the records of one dataset and version."""
+        plain = [r for r in records if r.status == "ok" and r.track == "plain"]
+        unimodal: dict[str, dict[int, float]] = {}
+        for r in plain:
+            if r.method == "unimodal":
+                unimodal.setdefault(str(r.options["modality"]), {})[r.seed] = r.clean
+        return cls(unimodal, {r.seed: r for r in plain if r.label == "concat"})
+
+    def best(self, seed: int, higher_is_better: bool, without: str | None = None) -> float | None:
+        """Clean score, with `seed`, of the best unimodal baseline on any modality but `without`.
+
+        The best by its mean over seeds: the best of each seed would be the luckiest.
+        """
+        means = {k: float(np.mean(list(v.values()))) for k, v in self.unimodal.items() if k != without}
+        if not means:
+            return None
+        best = (max if higher_is_better else min)(sorted(means), key=lambda k: means[k])
+        return self.unimodal[best].get(seed)
+
+
+def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One line per successful record with every scalar measure of this module; compared within dataset and seed.
+
+    Only the curves that all swept records of a dataset have are averaged, so that its lines are comparable.
+    """
+    return _frame(records, _summary_lines, [])
+
+
+def curve_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One line per record, severity curve (single, joint, misaligned) and severity."""
+    return _frame(records, _curve_lines, ["kind", "modality", "corruption", "severity", "score", "normalised"])
+
+
+def gain_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One line per record, modality and severity: `G_k(s)`."""
+    return _frame(records, _gain_lines, ["modality", "severity", "gain"])
+
+
+def modality_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One line per record and modality: its area, reliance (Shapley) and attention audit."""
+    return _frame(records, _modality_lines, ["modality", "area", "reliance", "audit"])
+
+
+@dataclass(frozen=True)
+class _Context:
+    baselines: Baselines
+    common: frozenset[Curve]
+
+
+def _frame(records: Sequence[Record], lines: Any, columns: list[str]) -> pd.DataFrame:
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "ok":
+            groups.setdefault((record.dataset, record.dataset_version), []).append(record)
+    rows: list[dict[str, Any]] = []
+    for group in groups.values():
+        swept = [frozenset(own) for r in group if (own := curves(r))]
+        context = _Context(Baselines.of(group), frozenset.intersection(*swept) if swept else frozenset())
+        for record in group:
+            rows += [{**_identity(record), **line} for line in lines(record, context)]
+    names = ["cell", "label", "track", "dataset", "dataset_version", "seed"]
+    return pd.DataFrame(rows, columns=None if rows else [*names, *columns])
+
+
+def _identity(record: Record) -> dict[str, Any]:
+    return {
+        "cell": record.cell,
+        "label": record.label,
+        "track": record.track,
+        "dataset": record.dataset,
+        "dataset_version": record.dataset_version,
+        "seed": record.seed,
+    }
+
+
+def _summary_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
+    common = context.common if context.common <= set(curves(record)) else frozenset()
+    worst, absent = worst_modality(record, common), missing(record)
+    concat = context.baselines.concat.get(record.seed)
+    blank = secondary(record, concat, common) if concat else Secondary()
+    line = {
+        "clean": record.clean,
+        "clean_normalised": _normalise(record.clean, record),
+        "gain": gain(record, context.baselines),
+        "area": robustness(record, common),
+        "worst_modality": worst[0] if worst else None,
+        "worst_area": worst[1] if worst else None,
+        "joint_area": _mean(areas(record, "joint").values()),
+        "misaligned_area": _mean(areas(record, "misaligned").values()),
+        "corrupted_gain": _mean(corrupted_gains(record, context.baselines, common).values()),
+        "mce": mce(record, concat, common) if concat else None,
+        "retention": blank.retention,
+        "relative_ce": blank.relative_ce,
+        "effective_robustness": blank.effective,
+        "missing_mean": absent.mean,
+        "missing_worst": absent.worst,
+        "missing_worst_subset": "+".join(absent.worst_subset) or None,
+        "missing_rate_area": absent.rate,
+        "audit": _mean(audit(record).values()),
+    }
+    return [{**line, **calibration(record)}]
+
+
+def _curve_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
+    kinds: tuple[Literal["single", "joint", "misaligned"], ...] = ("single", "joint", "misaligned")
+    return [
+        {
+            "kind": kind,
+            "modality": k,
+            "corruption": c,
+            "severity": s,
+            "score": score,
+            "normalised": _normalise(score, record),
+        }
+        for kind in kinds
+        for (k, c), curve in curves(record, kind).items()
+        for s, score in enumerate(curve)
+    ]
+
+
+def _gain_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
+    gains = corrupted_gains(record, context.baselines, context.common)
+    return [{"modality": k, "severity": s, "gain": value} for (k, s), value in gains.items()]
+
+
+def _modality_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
+    own, audited, shapley = modality_areas(record), audit(record), reliance(record) or {}
+    return [
+        {"modality": k, "area": own.get(k), "reliance": shapley.get(k), "audit": audited.get(k)}
+        for k in record.modalities
+    ]
+
+
+def _normalise(score: float, record: Record) -> float:
+    return normalise(score, record.trivial, record.higher_is_better)
+
+
+def _normalised(curve: Sequence[float], record: Record) -> list[float]:
+    return [_normalise(score, record) for score in curve]
+
+
+def _error(curve: Sequence[float], record: Record, relative: bool) -> float:
+    """Sum of the errors at severities 1 to 5, less the clean one's if `relative`."""
+    errors = [1 - a if record.higher_is_better else a for a in curve]
+    return sum(e - errors[0] * relative for e in errors[1:])
+
+
+def _advantage(score: float, other: float, record: Record) -> float:
+    return score - other if record.higher_is_better else other - score
+
+
+def _mean(values: Collection[float]) -> float | None:
+    return float(np.mean(list(values))) if values else None

@@ -1,0 +1,55 @@
+"""What each test row adds to a score, read from the stored predictions of a cell."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard import scores
+from leaderboard.record import Record
+from leaderboard.store import Store
+
+Floats = NDArray[np.float64]
+
+
+def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Targets `[N, ...]` and predictions `[conditions, N, ...]` in the order of the split's rows.
+
+    Returns:
+        None when predictions were not kept in a form that can be resampled.
+    """
+    if not scores.supported(record.metric):
+        return None
+    try:
+        with np.load(store.path(record.cell, ".npz"), allow_pickle=False) as stored:
+            order = np.argsort(stored["row"], kind="stable")
+            target = stored["target"][order]
+            pred = np.stack([stored[f"pred:{name}"][order] for name in conditions])
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+    if record.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
+        return None  # Embeddings: a row's hit depends on which other rows were drawn.
+    return target, pred
+
+
+def contributions(store: Store, record: Record, weights: Mapping[str, float]) -> Floats | None:
+    """Per row, what it adds to the weighted mean of the scores under these conditions.
+
+    Args:
+        store: The folder the cell's predictions are in.
+        record: The cell.
+        weights: Condition id -> weight; `{"clean": 1.0}` gives the clean score.
+
+    Returns:
+        `[N]` with mean `sum_c weights[c] * score_c`, or None as `arrays` does.
+    """
+    names = list(weights)
+    found = arrays(store, record, names)
+    if found is None:
+        return None
+    target, pred = found
+    return np.tensordot(np.array([weights[n] for n in names]), scores.contributions(record.metric, target, pred), 1)

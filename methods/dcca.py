@@ -1,0 +1,93 @@
+"""Deep canonical correlation analysis."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from datamodules.spec import Batch, Task
+from methods import Encoded, Recipe, Stage, Tokens, register
+from methods.alignment import Alignment
+from methods.coordination import Pairwise
+from methods.functional.coordination import dcca_loss
+
+WIDEST = 20  # chosen, with the ridge, on the validation split of `multi_digits`
+ROWS_PER_WIDTH = 10  # fewer rows than this times the sum of widths, and a batch's correlations are mostly chance
+
+
+@register("dcca")
+class Dcca(Pairwise):
+    """Train encoders so that a batch's codes are maximally correlated; then align them by a streaming linear CCA.
+
+    The loss is minus the mean canonical correlation of the batch (the nuclear norm over k). It is not a mean over rows:
+    small batches overstate it, which is why codes are narrow. Held-out correlations are in the summary.
+
+    **Differs from the paper** (Andrew et al. 2013): gradients by Cholesky and `svdvals`, which stay finite at the
+    optimum, where those of whitening by `eigh` do not; divided by k, so that rates do not depend on it.
+
+    Args:
+        components: Width k of a code; 0 means a sixth of the batch size, at most 20 or the recipe's width.
+        norm: "nuclear" (sum of correlations) or "frobenius" (sum of squares, smooth).
+        ridge: Added to the diagonal of the batch covariances.
+        supervised: Train on task and coordination together.
+        weight: Of the coordination loss, beside the task loss.
+    """
+
+    family = "coordination"
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        *,
+        components: int = 0,
+        norm: Literal["nuclear", "frobenius"] = "nuclear",
+        ridge: float = 1e-2,
+        supervised: bool = False,
+        weight: float = 1.0,
+    ) -> None:
+        if norm not in ("nuclear", "frobenius"):
+            raise ValueError(f"{type(self).__name__}: `norm` must be 'nuclear' or 'frobenius', got {norm!r}")
+        if not ridge > 0:
+            raise ValueError(f"{type(self).__name__}: `ridge` must be > 0, got {ridge!r}")
+        k = components or max(1, min(recipe.width, WIDEST, recipe.batch_size // 6))
+        check_batch(type(self).__name__, recipe.batch_size, k)
+        super().__init__(task, recipe, k, supervised, weight)
+        self.norm: Literal["nuclear", "frobenius"] = norm
+        self.ridge = ridge
+        self.enough = min(recipe.batch_size, ROWS_PER_WIDTH * 2 * k)
+        # Codes are float32: without a ridge their null directions would be rounding, blown up to unit variance.
+        self.align = Alignment([k] * len(task.modalities), ridge=1e-3)
+
+    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
+        return self.align(super().pool(tokens, present))
+
+    def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
+        training = torch.is_grad_enabled()
+        if not training and len(a) < self.enough and int(batch.row[0]) > 0:
+            return a.sum() * 0  # the short last batch of a validation split: its correlations are mostly chance
+        return dcca_loss(a, b, self.ridge, self.norm, distributed=training) / self.components
+
+    def fit_alignment(self, train: Iterable[Encoded]) -> None:
+        """Streaming linear CCA of the trained codes."""
+        self.align.fit(train, self.components)
+
+    def stages(self) -> tuple[Stage, ...]:
+        return self.coordination_stage(), Stage(self, name="align", solve=self.fit_alignment), *self.probe_stages()
+
+
+def check_batch(name: str, rows: int, k: int) -> None:
+    """Refuse batches whose correlations are 1 whatever the encoder; warn of those that are mostly chance."""
+    if rows <= 2 * k:
+        raise ValueError(
+            f"{name}: the batch size must be larger than the sum of a pair's widths ({k} + {k}), got {rows}: "
+            "use a larger batch or fewer `components`"
+        )
+    if rows < ROWS_PER_WIDTH * 2 * k:
+        warnings.warn(
+            f"{name}: correlations of {rows} rows in {k} + {k} columns are biased upwards; a batch of "
+            f"{ROWS_PER_WIDTH * 2 * k} or more, or fewer `components`, is advised",
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""Pure functions behind the methods: tensors in, tensors out, no state."""

@@ -1,0 +1,64 @@
+"""Gated coordination: each modality's code, weighed in the light of all."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datamodules.spec import Batch, Task
+from methods import Recipe, register
+from methods.coordination import Pairwise, row_mean
+
+
+@register("gated_coordination")
+class GatedCoordination(Pairwise):
+    """Gate every modality's code by all modalities, and keep them apart: `z_m = g_m(x_1, .., x_M) * x_m`.
+
+    It is gated fusion without the sum: as many outputs as modalities, g = 1 is the identity. The gate starts at 1/2.
+    Paired codes are pulled together by `1 - cos`, beside the task loss. Through its gate a code knows of the other
+    modalities: the correlations and probes of single codes in the summary are not those of one modality alone.
+
+    Args:
+        granularity: One gate per modality ("scalar") or per feature ("vector").
+        supervised: Train on task and coordination together.
+        weight: Of the coordination loss, beside the task loss.
+        components: Width of a code; 0 means the recipe's width.
+    """
+
+    family = "coordination"
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        *,
+        granularity: Literal["scalar", "vector"] = "vector",
+        supervised: bool = True,
+        weight: float = 0.1,
+        components: int = 0,
+    ) -> None:
+        if granularity not in ("scalar", "vector"):
+            raise ValueError(f"gated_coordination: `granularity` must be 'scalar' or 'vector', got {granularity!r}")
+        super().__init__(task, recipe, components, supervised, weight)
+        modalities = len(task.modalities)
+        outputs = 1 if granularity == "scalar" else self.components
+        self.gate = nn.Linear(modalities * self.components, modalities * outputs)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def gates(self, z: Tensor) -> Tensor:
+        """[B, M, 1] or [B, M, k], each between 0 and 1."""
+        return torch.sigmoid(self.gate(z.flatten(1))).view(len(z), z.shape[1], -1)
+
+    def codes(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.gates(z) * z
+
+    def weights(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.gates(z).mean(dim=-1) * present
+
+    def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
+        return row_mean(1 - F.cosine_similarity(a, b, dim=-1, eps=1e-8))
+
+    def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:
+        return (*super().learned(), self.gate)

@@ -1,0 +1,60 @@
+"""Low-rank tensor fusion: the interactions of `tensor` at a cost linear in the number of modalities."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.spec import Task
+from methods import Method, Recipe, register
+from methods.functional.fusion import sum_of_products
+
+
+@register("low_rank")
+class LowRank(Method):
+    """Model the interactions of every subset of the modalities, with a weight of low rank.
+
+    `h_o = b_o + sum_r w_r prod_m <u_{m,r,o}, [1, z_m]>`: tensor fusion with a weight in CP form, its rank per output.
+
+    Differs from the paper: the factors of a modality are one `Linear`, whose bias belongs to the appended constant, and
+    the initialisation keeps the variance of h at 1; the published one lets it vanish with the number of modalities.
+
+    Args:
+        rank: Terms of the CP form. For two modalities, width + 1 terms represent any weight.
+        init: "unit": factors of unit variance. "ones": factors around 1, so that the map starts additive and the
+            product
+            of many factors has no heavy tails. "auto": "unit" up to three modalities, "ones" from four on.
+    """
+
+    family = "fusion"
+
+    def __init__(
+        self, task: Task, recipe: Recipe, *, rank: int = 8, init: Literal["auto", "unit", "ones"] = "auto"
+    ) -> None:
+        super().__init__(task, recipe, fused_dim=recipe.width)
+        if not isinstance(rank, int) or rank < 1:
+            raise ValueError(f"low_rank: `rank` must be an integer >= 1, got {rank!r}")
+        if init not in ("auto", "unit", "ones"):
+            raise ValueError(f"low_rank: `init` must be 'auto', 'unit' or 'ones', got {init!r}")
+        self.rank = rank
+        width, count = recipe.width, len(task.modalities)
+        self.rank_weights = nn.Parameter(torch.full((rank,), rank**-0.5))
+        self.bias = nn.Parameter(torch.zeros(width))
+        ones = init == "ones" or (init == "auto" and count >= 4)
+        self.factors = nn.ModuleList(_factor(width, rank * width, count, ones) for _ in range(count))
+        if ones:
+            with torch.no_grad():  # alternating signs: otherwise the constants of all ranks add up
+                self.rank_weights[1::2] *= -1
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        parts = [factor(z[:, m]).view(len(z), self.rank, -1) for m, factor in enumerate(self.factors)]
+        return sum_of_products(parts, self.rank_weights, self.bias)
+
+
+def _factor(width: int, outputs: int, count: int, ones: bool) -> nn.Linear:
+    """The factors of one modality, for all ranks and outputs; the bias belongs to the appended constant (1.4)."""
+    factor = nn.Linear(width, outputs)
+    std = (count * width) ** -0.5 if ones else (width + 1) ** -0.5
+    nn.init.normal_(factor.weight, std=std)
+    nn.init.normal_(factor.bias, mean=1.0 if ones else 0.0, std=0.0 if ones else std)
+    return factor

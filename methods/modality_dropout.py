@@ -1,0 +1,11 @@
+"""Modality dropout: the twin in which every corrupted modality goes missing instead."""
+
+from methods import register
+from methods.augmented import Augmented
+
+
+@register("modality_dropout")
+class ModalityDropout(Augmented):
+    """Train the base, then go on with its decoder while modalities go missing: the rows and modes of `augmented`."""
+
+    drop_only = True

@@ -1,0 +1,201 @@
+"""CUB, Cars, SOP and In-Shop, on tiny folders in the published layouts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.io import savemat
+
+from datamodules.cars import Cars
+from datamodules.cub import Cub
+from datamodules.image_retrieval import ImageRetrieval, read_photo
+from datamodules.inshop import Inshop
+from datamodules.sop import Sop
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def photo(path: Path, label: int, mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.full((20, 30, 3), 10 * label, dtype=np.uint8)
+    pixels[5:15, 8:22] = 255 - 10 * label
+    Image.fromarray(pixels).convert(mode).save(path)
+
+
+def make_cub(root: Path) -> None:
+    folder = root / "CUB_200_2011"
+    # Classes 1-5 train (the fifth validates), 101-103 are unseen. Not sorted, one grey photo.
+    labels = [101, 1, 2, 3, 4, 5, 102, 1, 2, 3, 4, 5, 101, 103, 103]
+    for i, label in enumerate(labels, start=1):
+        photo(folder / "images" / f"{label:03d}.Bird" / f"{i}.jpg", label % 20, "L" if i == 3 else "RGB")
+    names = [f"{i} {label:03d}.Bird/{i}.jpg" for i, label in enumerate(labels, start=1)]
+    (folder / "images.txt").write_text("\n".join(names) + "\n")
+    classes = [f"{i} {label}" for i, label in enumerate(labels, start=1)]
+    (folder / "image_class_labels.txt").write_text("\n".join(classes) + "\n")
+
+
+def make_cars(root: Path) -> None:
+    folder = root / "cars196"
+    labels = [1, 1, 2, 2, 3, 3, 99, 99, 100, 100]
+    kinds = [("relative_im_path", object), ("class", object), ("test", object)]
+    annotations = np.zeros((1, len(labels)), dtype=kinds)
+    for i, label in enumerate(labels):
+        name = f"car_ims/{i + 1:06d}.jpg"
+        photo(folder / name, label % 20)
+        annotations[0, i] = (np.array([name]), np.array([[label]]), np.array([[i % 2]]))
+    savemat(folder / "cars_annos.mat", {"annotations": annotations})
+
+
+def make_sop(root: Path) -> None:
+    folder = root / "Stanford_Online_Products"
+    identifier = 0
+    for file, labels in (("Ebay_train.txt", [1, 1, 2, 2, 3, 3]), ("Ebay_test.txt", [11319, 11319, 11320, 11320])):
+        lines = ["image_id class_id super_class_id path"]
+        for label in labels:
+            identifier += 1
+            name = f"bicycle_final/{identifier}_{label}.JPG"
+            photo(folder / name, label % 20)
+            lines.append(f"{identifier} {label} 1 {name}")
+        (folder / file).write_text("\n".join(lines) + "\n")
+
+
+def make_inshop(root: Path) -> None:
+    folder = root / "In-shop Clothes Retrieval Benchmark"
+    rows = [(item, "train") for item in (1, 1, 2, 2, 3, 3)]
+    rows += [(7, "query"), (7, "gallery"), (8, "query"), (8, "gallery"), (8, "gallery")]
+    lines = [str(len(rows)), "image_name item_id evaluation_status"]
+    for i, (item, status) in enumerate(rows):
+        name = f"img/WOMEN/Dresses/id_{item:08d}/{i}_front.jpg"
+        photo(folder / "Img" / name, item)
+        lines.append(f"{name}   id_{item:08d}   {status}")
+    (folder / "Eval").mkdir()
+    (folder / "Eval" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+
+
+SETS = {  # name: maker, class, training / validation / test classes, rows
+    "cub": (make_cub, Cub, (4, 1, 3), (8, 2, 5)),
+    "cars": (make_cars, Cars, (2, 1, 2), (4, 2, 4)),
+    "sop": (make_sop, Sop, (2, 1, 2), (4, 2, 4)),
+    "inshop": (make_inshop, Inshop, (2, 1, 2), (4, 2, 5)),
+}
+
+
+def load(name: str, root: Path, size: int = 8) -> ImageRetrieval:
+    make, cls, *_ = SETS[name]
+    make(root)
+    return cls(size=size)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_published_layout(name, root):
+    data = load(name, root)
+    *_, classes, rows = SETS[name]
+    splits = data.splits
+    assert data.task.name == name
+    assert data.task.target == "retrieval"
+    assert data.task.num_outputs == classes[0]
+    labels = [set(splits[s].target.tolist()) for s in ("train", "val", "test")]
+    assert tuple(map(len, labels)) == classes
+    assert tuple(len(splits[s].target) for s in ("train", "val", "test")) == rows
+    assert labels[0] == set(range(classes[0]))  # what a head of num_outputs can learn
+    assert not labels[0] & labels[1]
+    assert not (labels[0] | labels[1]) & labels[2]
+    batch = next(iter(data.test_dataloader()))
+    assert batch.inputs["whole"].shape == (rows[2], 3, 8, 8)
+    assert batch.inputs["detail"].dtype == torch.float32
+    assert 0 <= batch.inputs["whole"].min() <= batch.inputs["whole"].max() <= 1
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_every_photo_meets_its_label(name, root):
+    data = load(name, root)
+    order = [label for classes in data.classes.values() for label in classes]
+    for split in data.splits.values():
+        for i, target in enumerate(split.target.tolist()):
+            label = order[target]
+            number = int(str(label).rpartition("_")[2]) % 20
+            corner = split.inputs["whole"][torch.tensor([i])][0, :, 0, 0] * 255
+            assert corner.tolist() == pytest.approx([10 * number] * 3, abs=12)
+
+
+def test_another_count_than_published_is_a_warning_that_stays(root):
+    data = load("cub", root)
+    with pytest.warns(UserWarning, match="5864"):
+        _ = data.task
+    assert len(data.notes) == 1
+    assert "'train': 10" in data.notes[0]
+
+
+def test_the_published_counts_give_no_note(root, monkeypatch, recwarn):
+    monkeypatch.setattr(Cub, "expected", {"train": 10, "test": 5})
+    data = load("cub", root)
+    _ = data.task
+    assert data.notes == ()
+    assert not [w for w in recwarn if "published" in str(w.message)]
+
+
+@pytest.mark.parametrize(
+    ("cls", "expected"),
+    [
+        (Cub, {"train": 5864, "test": 5924}),
+        (Cars, {"train": 8054, "test": 8131}),
+        (Sop, {"train": 59551, "test": 60502}),
+        (Inshop, {"train": 25882, "query": 14218, "gallery": 12612}),
+    ],
+)
+def test_expected_counts(cls, expected):
+    assert cls.expected == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_queries_and_gallery_of_inshop(root):
+    assert load("inshop", root).is_query.tolist() == [True, False, True, False, False]
+
+
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_photos_are_decoded_once(root, monkeypatch):
+    first = load("sop", root).splits["train"].inputs["whole"][:]
+    monkeypatch.setattr("datamodules.image_retrieval.read_photo", lambda *_: pytest.fail("decoded again"))
+    assert Sop(size=8).splits["train"].inputs["whole"][:].equal(first)
+
+
+def test_the_detail_is_the_central_half(tmp_path):
+    pixels = np.zeros((40, 80, 3), dtype=np.uint8)
+    pixels[10:30, 20:60] = 200
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    whole, detail = read_photo(tmp_path / "photo.png", 8)
+    assert (detail == 200).all()
+    assert whole.min() == 0
+
+
+def test_errors(root):
+    with pytest.raises(FileNotFoundError, match="CUB_200_2011"):
+        _ = Cub().task
+    make_sop(root)
+    file = root / "Stanford_Online_Products" / "Ebay_test.txt"
+    file.write_text("image_id class_id super_class_id path\n9 4 1 ../../secret.jpg\n")
+    with pytest.raises(ValueError, match="outside"):
+        _ = Sop().task
+    file.write_text("image_id class_id super_class_id path\n9 1 1 a.jpg\n")
+    with pytest.raises(ValueError, match="both training and test"):
+        _ = Sop().task
+    file.write_text("id class path\n")
+    with pytest.raises(ValueError, match="columns"):
+        _ = Sop().task
+    make_inshop(root)
+    file = root / "In-shop Clothes Retrieval Benchmark" / "Eval" / "list_eval_partition.txt"
+    file.write_text(file.read_text().replace("gallery", "galery"))
+    with pytest.raises(ValueError, match="galery"):
+        _ = Inshop().task
+    with pytest.raises(ValueError, match="`size`"):
+        Cub(size=4)

@@ -1,0 +1,152 @@
+"""Rendered scenes: the pixels say what the target says, and the cache is not trusted blindly."""
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules import shapes, shapes_count, shapes_depth
+from datamodules.shapes import COLOURS, SHAPES, SIZE, Scenes, cached, distinct, draw_scenes, render
+from datamodules.shapes_count import ShapesCount
+from datamodules.shapes_depth import ShapesDepth
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer rows, for what does not depend on how many there are."""
+    for module in (shapes_depth, shapes_count):
+        monkeypatch.setattr(module, "SPLITS", {"train": 120, "val": 40, "test": 40})
+
+
+def one_object(shape: str, colour: str = "red", depth: float = 0.3, there: bool = True) -> Scenes:
+    return Scenes(
+        there=torch.tensor([[there]]),
+        centre=torch.tensor([[[20.0, 28.0]]]),
+        radius=torch.tensor([[7.0]]),
+        shape=torch.tensor([[SHAPES.index(shape)]]),
+        colour=torch.tensor([[COLOURS.index(colour)]]),
+        depth=torch.tensor([[depth]]),
+        light=torch.tensor([[1.0, 0.0, 0.0, 0.1]]),
+        noise=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "area"), [("circle", 153.9), ("square", 141.6), ("triangle", 91.7), ("diamond", 129.6)]
+)
+def test_one_object_is_where_it_should_be(shape: str, area: float) -> None:
+    rgb, depth = render(one_object(shape))
+    assert rgb.shape == (1, 3, SIZE, SIZE)
+    assert depth.shape == (1, 1, SIZE, SIZE)
+    assert rgb.dtype == depth.dtype == torch.uint8
+    red = rgb[0, 0] > 128
+    assert red.sum().item() == pytest.approx(area, rel=0.1)
+    rows, columns = red.nonzero().float().add(0.5).T
+    assert columns.mean().item() == pytest.approx(28, abs=0.3)
+    assert rows.mean().item() == pytest.approx(20, abs=1.0)
+    assert (depth[0, 0][red].float() / 255).median().item() == pytest.approx(0.3, abs=0.02)
+    assert (depth[0, 0][~red].float() / 255).median().item() > 0.8
+
+
+def test_absent_objects_leave_no_trace() -> None:
+    rgb, depth = render(one_object("square", there=False))
+    assert rgb.float().std().item() < 10
+    assert depth.min().item() > 200
+
+
+def test_the_nearer_object_is_painted_last() -> None:
+    two = [one_object("square", colour, depth) for colour, depth in (("red", 0.2), ("green", 0.5))]
+    both = Scenes(*(torch.cat(x, dim=1) for x in zip(*(s[:6] for s in two), strict=True)), two[0].light, 0)
+    rgb, depth = render(both)
+    assert rgb[0, 0, 20, 28] > 150
+    assert rgb[0, 1, 20, 28] < 100
+    assert depth[0, 0, 20, 28].item() / 255 == pytest.approx(0.2, abs=0.03)
+
+
+def test_objects_stand_apart_at_different_depths() -> None:
+    rng = np.random.default_rng(0)
+    scenes = draw_scenes(rng, torch.ones(300, 5, dtype=torch.bool), distinct(rng, 300, 6, 5))
+    ordered = scenes.depth.sort(dim=1).values
+    assert ordered.diff(dim=1).min().item() > 0.02
+    assert ordered.diff(dim=1)[:, 0].min().item() > 0.18
+    distance = torch.cdist(scenes.centre, scenes.centre) + 99 * torch.eye(5)
+    assert distance.min().item() > 11.9
+    assert all(len(set(row)) == 5 for row in scenes.colour.tolist())
+
+
+def test_depth_target_is_read_off_the_pixels(few: None) -> None:
+    """The colour, in the image, of the darkest pixels of the depth map: what a method has to learn."""
+    datamodule = ShapesDepth()
+    hit = []
+    for split in datamodule.splits.values():
+        rows = torch.arange(len(split.target))
+        rgb, depth = split.inputs["rgb"][rows], split.inputs["depth"][rows]
+        assert rgb.shape == depth.shape == (len(rows), 3, SIZE, SIZE)
+        assert 0 <= rgb.min() <= rgb.max() <= 1
+        near = depth[:, 0] < depth[:, 0].flatten(1).min(dim=1).values[:, None, None] + 0.05
+        mean = torch.stack([(image * mask).sum((1, 2)) / mask.sum() for image, mask in zip(rgb, near, strict=True)])
+        hue = torch.nn.functional.normalize(mean, dim=1) @ torch.nn.functional.normalize(shapes._PALETTE, dim=1).T
+        hit.append((hue.argmax(1) == split.target).float().mean())
+    assert torch.stack(hit).min().item() > 0.95
+
+
+def test_count_target_is_read_off_the_pixels(few: None) -> None:
+    split = ShapesCount().splits["train"]
+    rows = torch.arange(len(split.target))
+    image, question = split.inputs["image"][rows], split.inputs["question"]
+    asked = question[:, 2] - shapes_count.WORDS.index(COLOURS[0])
+    match = (
+        torch.nn.functional.normalize(image, dim=1).permute(0, 2, 3, 1)
+        @ torch.nn.functional.normalize(shapes._PALETTE, dim=1).T
+    )
+    bright = image.amax(dim=1) > 0.45
+    painted = (match.argmax(-1) == asked[:, None, None]) & (match.amax(-1) > 0.9) & bright
+    area = painted.flatten(1).sum(1).float()
+    means = [area[split.target == n].mean().item() for n in range(5)]
+    assert means == sorted(means)
+    assert means[0] < 0.2 * means[1]
+    assert shapes_count.question_text(question[0]) == f"how many {COLOURS[int(asked[0])]} objects are there?"
+
+
+def test_answers_are_balanced_and_independent_of_the_number_of_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def keep(scenes: Scenes) -> tuple[torch.Tensor, torch.Tensor]:
+        drawn.append(scenes)
+        return torch.zeros(1), torch.zeros(1)
+
+    monkeypatch.setattr(shapes_count, "render", keep)
+    target = shapes_count.generate()["target"]
+    number = drawn[0].there.sum(1)
+    for n in (4, 5, 6):
+        share = torch.bincount(target[number == n], minlength=5) / (number == n).sum()
+        assert (share - 0.2).abs().max().item() < 0.035
+
+
+def test_cache_is_read_and_a_damaged_file_is_rebuilt(tmp_path) -> None:
+    built = []
+
+    def build() -> dict[str, torch.Tensor]:
+        built.append(1)
+        return {"x": torch.arange(5)}
+
+    for _ in range(2):
+        assert cached("t", build)["x"].tolist() == [0, 1, 2, 3, 4]
+    assert len(built) == 1
+    stored = tmp_path / "shapes" / "t.npz"
+    stored.write_bytes(stored.read_bytes()[:-7])
+    assert cached("t", build)["x"].tolist() == [0, 1, 2, 3, 4]
+    assert len(built) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dataset", [ShapesDepth, ShapesCount])
+def test_rows_are_the_published_ones(dataset: type) -> None:
+    datamodule = dataset()
+    assert datamodule.fingerprint() == datamodule.sha256
+    again = dataset()  # from the cache
+    assert again.fingerprint() == datamodule.sha256

@@ -1,0 +1,128 @@
+"""Paired comparisons of two planted methods."""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark.commands import compare as command
+from leaderboard.comparison import compare
+from leaderboard.merge import BoardError, gather
+from leaderboard.store import Store
+from tests.leaderboard.conftest import STANDARD, Planted
+
+Build = Callable[..., Store]
+DRAWS = 1000
+PAIR = {k: STANDARD[k] for k in ("gated", "gated_twin", "tensor")}
+
+
+@pytest.fixture(name="store")
+def store_fixture(build: Build) -> Store:
+    return build(PAIR, datasets=("digits", "shapes"), seeds=2)
+
+
+def test_a_planted_difference_is_a_win_and_a_twin_a_tie(store: Store) -> None:
+    evidence = gather([store.folder])
+    found = compare(evidence, "gated", "tensor", draws=DRAWS)
+    clean = next(d for d in found.differences if d.kind == "clean" and d.dataset == "digits")
+    assert clean.verdict == "win"
+    assert clean.low < clean.difference < clean.high
+    assert found.tally("clean") == {"win": 2, "tie": 0, "loss": 0}
+    assert found.tally("robust")["win"] == 2
+    back = compare(evidence, "tensor", "gated", draws=DRAWS)
+    assert back.tally("clean")["loss"] == 2
+    twin = compare(evidence, "gated", "gated_twin", draws=DRAWS)
+    assert twin.tally("clean") == {"win": 0, "tie": 2, "loss": 0}
+
+
+def test_scores_are_those_of_the_records(store: Store) -> None:
+    found = compare(gather([store.folder]), "gated", "tensor", every=True, draws=DRAWS)
+    records = [r for r in store.scan().records if r.label == "tensor" and r.dataset == "digits"]
+    for d in found.differences:
+        if d.dataset == "digits" and d.kind == "condition":
+            want = np.mean([next(c.score for c in r.conditions if c.id == d.what) for r in records])
+            assert d.b == pytest.approx(want)
+            assert d.difference == pytest.approx(d.a - d.b)
+    assert sum(d.kind == "condition" for d in found.differences) == 2 * (len(records[0].conditions) - 1)
+
+
+def test_rows_that_differ_most_do_differ(store: Store) -> None:
+    found = compare(gather([store.folder]), "gated", "tensor", top=4, draws=DRAWS)
+    digits = [r for r in found.rows if r.dataset == "digits"]
+    assert len(digits) == 4
+    assert digits[0].a - digits[0].b > 0.5
+    assert digits[0].a - digits[0].b >= digits[1].a - digits[1].b
+    # By hand: the share of seeds and conditions under which the row was right.
+    for label, claimed in (("gated", digits[0].a), ("tensor", digits[0].b)):
+        right = []
+        for r in store.scan().records:
+            if r.label == label and r.dataset == "digits":
+                p = store.predictions(r.cell)
+                right += [p[f"pred:{c.id}"][digits[0].row] == p["target"][digits[0].row] for c in r.conditions]
+        assert claimed == pytest.approx(np.mean(right))
+
+
+def test_the_same_method_twice_never_differs(store: Store) -> None:
+    found = compare(gather([store.folder]), "gated", "gated", draws=DRAWS)
+    assert all(d.low == d.high == d.difference == 0 for d in found.differences)
+    assert not found.rows
+
+
+def test_lower_is_better_turns_the_sign(store: Store) -> None:
+    for record in store.scan().records:
+        store.write(replace(record, metric="mse", higher_is_better=False), store.predictions(record.cell))
+    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+    robust = next(d for d in found.differences if d.kind == "robust")
+    assert robust.difference == pytest.approx(robust.b - robust.a)
+    assert robust.verdict == "win", "fewer errors, squared or not"
+
+
+def test_lost_predictions_are_said(store: Store) -> None:
+    record = next(r for r in store.scan().records if r.label == "gated" and r.dataset == "digits")
+    store.path(record.cell, ".npz").unlink()
+    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+    assert any("digits: rows cannot be paired" in n for n in found.notes)
+    assert found.differences[0].difference > 0
+
+
+def test_a_failed_seed_leaves_its_dataset_out(store: Store) -> None:
+    record = next(r for r in store.scan().records if r.label == "gated" and r.dataset == "digits")
+    store.write(replace(record, status="failed", conditions=(), error={"message": "boom"}))
+    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+    assert {d.dataset for d in found.differences} == {"shapes"}
+    assert any("digits is left out" in n for n in found.notes)
+
+
+def test_an_unknown_method_gets_a_suggestion(store: Store) -> None:
+    with pytest.raises(BoardError, match="Did you mean 'tensor'"):
+        compare(gather([store.folder]), "gated", "tensr", draws=DRAWS)
+
+
+def test_tracks_and_lone_datasets_are_noted(store: Store, build: Build) -> None:
+    other = build({"augmented": Planted(track="augmented")}, name="other", datasets=("digits", "pulsars"), seeds=2)
+    found = compare(gather([store.folder, other.folder]), "gated", "augmented", draws=DRAWS)
+    assert any("different tracks" in n for n in found.notes)
+    assert any("only gated has results on shapes" in n for n in found.notes)
+
+
+def _run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    given = ("gated", "tensor", "--results", str(store.folder), "--draws", "200")
+    assert _run(*given, "--dataset", "digits", "--output", str(tmp_path / "out")) == 0
+    said = capsys.readouterr().out
+    assert "gaussian on image" in said
+    assert "1 won, 0 tied, 0 lost" in said
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"compare-gated-tensor.png", "compare-gated-tensor.svg"}
+    assert _run(*given, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["differences"][0]["verdict"] == "win"
+    assert _run("gated", "nothing", "--results", str(store.folder)) == 2
+    assert "no method named 'nothing'" in capsys.readouterr().err

@@ -1,0 +1,256 @@
+"""The page: what is in the file, and what a real browser makes of it."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leaderboard.board import build_all
+from leaderboard.merge import gather
+from leaderboard.page import page
+from tests.leaderboard.conftest import STANDARD, Planted, write_results
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+EVIL = "<img src=x onerror=alert(1)>"
+SCRIPT = "</script><script>alert(2)</script>{{data}}"
+# Chromium looks for its maker's hosts at every start unless told not to.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="module", name="html")
+def html_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    methods = {**STANDARD, EVIL: Planted(0.75, 0.03), SCRIPT: Planted(0.6, family="<b>family</b>")}
+    store = write_results(folder / "results", methods, seeds=2, rows=120)
+    for record in store.scan().records:
+        if record.label == "additive" and record.dataset == "shapes":
+            store.path(record.cell).unlink()
+    path = folder / "leaderboard.html"
+    path.write_text(page(build_all(gather([store.folder]), draws=300)), encoding="utf-8")
+    return path
+
+
+def test_the_file_is_self_contained_and_every_name_escaped(html: Path) -> None:
+    text = html.read_text(encoding="utf-8")
+    assert EVIL not in text
+    assert "alert(2)</script>" not in text
+    assert not re.search(
+        r"""(src|href)\s*=\s*["']?(https?:)?//""", re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    )
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    assert policy[1].count("'sha256-") == len(re.findall(r"<script>", text))
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert data is not None
+    labels = [r["label"] for r in json.loads(data[1])["boards"][0]["rows"]]
+    assert EVIL in labels
+    assert SCRIPT in labels
+
+
+def test_licences_of_the_bundled_libraries_are_there() -> None:
+    vendor = Path(__file__).parents[2] / "leaderboard" / "page" / "vendor"
+    scripts = {p.name.split(".")[0] for p in vendor.glob("*.js")}
+    assert scripts == {"d3", "plot", "dataTables"}
+    listed = (vendor / "README.md").read_text()
+    for script in vendor.glob("*.js"):
+        assert "copyright" in (vendor / f"{script.name.split('.')[0]}.LICENSE").read_text().lower()
+        assert hashlib.sha256(script.read_bytes()).hexdigest() in listed
+
+
+# --- In a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", name="browser")
+def browser_fixture() -> "Iterator[Browser]":
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that remembers everything that must not happen."""
+
+    def __init__(self, browser: "Browser", html: Path, **context: Any) -> None:
+        self.html = html
+        self.context = browser.new_context(**context)
+        self.page: Page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("console", lambda m: self.wrong.append(f"console {m.type}: {m.text}"))
+        self.page.on("pageerror", lambda e: self.wrong.append(f"error: {e}"))
+        self.page.on("dialog", lambda d: (self.wrong.append(f"dialog: {d.message}"), d.dismiss()))
+        self.page.on("request", self._request)
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(("data:", self.html.as_uri())):
+            self.wrong.append(f"request: {request.url}")
+
+    def go(self, fragment: str = "") -> "Page":
+        self.page.goto("about:blank")
+        self.page.goto(self.html.as_uri() + fragment)
+        self.page.wait_for_selector("html[data-ready]")
+        return self.page
+
+    def names(self) -> list[str]:
+        return self.page.locator("table.board tbody .name").all_text_contents()
+
+    def values(self, column: int) -> list[str]:
+        return self.page.locator(f"table.board tbody tr > :nth-child({column})").all_text_contents()
+
+
+@pytest.fixture(name="visit")
+def visit_fixture(browser: "Browser", html: Path) -> Iterator[Visit]:
+    visit = Visit(browser, html, viewport={"width": 1280, "height": 900})
+    yield visit
+    visit.context.close()
+    assert visit.wrong == []
+
+
+@pytest.mark.slow
+def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
+    page = visit.go()
+    names = visit.names()
+    assert names[0] in ("gated", "gated_twin")
+    assert EVIL in names
+    assert SCRIPT in names
+    assert "augmented" not in names
+    assert page.locator("#scatter svg circle").count() >= len(names) - 1
+    assert page.locator("#curves svg").count() == 4
+    assert page.locator("#ranks svg").count() == 2
+    assert "not resolvable with 3 datasets" in page.locator("#ranktext").inner_text()
+    assert page.locator("#audit svg circle").count() == 2 * 2 * 3
+    assert page.locator("#profile td").count() == len(names)
+    assert page.locator("table.board .iv").count() > 20
+    assert page.locator("table.board td.best").count() >= 3
+
+
+@pytest.mark.slow
+def test_it_sorts_by_click_and_by_keyboard_and_keeps_holes_last(visit: Visit) -> None:
+    page = visit.go()
+    header = page.locator("table.board thead th", has_text="shapes")
+    header.click()
+    shown = [float(v.split("±")[0]) for v in visit.values(6) if v[0].isdigit()]
+    assert shown == sorted(shown, reverse=True)
+    assert visit.names()[-1] == "additive"
+    header.click()
+    shown = [float(v.split("±")[0]) for v in visit.values(6) if v[0].isdigit()]
+    assert shown == sorted(shown)
+    assert visit.names()[-1] == "additive", "a hole is last in both directions"
+    page.locator("table.board thead th [tabindex], table.board thead th[tabindex]").first.focus()
+    page.keyboard.press("Enter")
+    assert visit.names() == sorted(visit.names(), key=str.lower)
+
+
+@pytest.mark.slow
+def test_it_filters_by_track_dataset_family_slice_and_name(visit: Visit) -> None:
+    page = visit.go()
+    page.get_by_role("button", name="augmented", exact=True).click()
+    assert visit.names() == ["augmented"]
+    page.get_by_role("button", name="plain", exact=True).click()
+    page.get_by_label("Dataset").select_option("shapes")
+    assert "additive" not in visit.names()
+    page.get_by_role("button", name="robust", exact=True).click()
+    assert "mCE" in page.locator("table.board thead").inner_text()
+    page.get_by_label("Family").select_option("<b>family</b>")
+    assert visit.names() == [SCRIPT]
+    page.get_by_label("Family").select_option("")
+    page.get_by_label("Find").fill("gated")
+    assert sorted(visit.names()) == ["gated", "gated_twin"]
+
+
+@pytest.mark.slow
+def test_a_permalink_restores_the_view(visit: Visit) -> None:
+    page = visit.go()
+    page.get_by_role("button", name="robust", exact=True).click()
+    page.get_by_label("Dataset").select_option("digits")
+    page.locator("table.board thead th", has_text="mCE").click()
+    page.get_by_role("button", name=f"Colour {SCRIPT} in the charts").click()
+    link, rows = page.url, visit.names()
+    visit.go("#" + link.split("#")[1])
+    assert page.get_by_label("Dataset").input_value() == "digits"
+    assert visit.names() == rows
+    assert page.locator("table.board th[aria-sort]").inner_text().strip().startswith("mCE")
+    assert page.locator(".pin[aria-pressed=true]").count() == 6
+    assert SCRIPT in page.locator(".legend").inner_text()
+
+
+@pytest.mark.slow
+def test_the_drawer_opens_from_the_table_and_from_a_link_and_closes_by_escape(visit: Visit) -> None:
+    page = visit.go()
+    page.get_by_role("button", name="gated", exact=True).first.click()
+    drawer = page.get_by_role("dialog")
+    text = drawer.inner_text()
+    for said in ("Hyper-parameters", "soft", "gaussian", "Provenance", "Cost", "Attention audit", "group A"):
+        assert said in text
+    assert drawer.locator(".heatmap").first.locator("td.heat").count() >= 9 * 6
+    assert "method=gated" in page.url
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('method=')")
+    assert page.locator("dialog[open]").count() == 0
+    assert page.evaluate("document.activeElement.textContent") == "gated"
+    visit.go("#method=" + "additive")
+    assert "shapes: not run" in page.get_by_role("dialog").inner_text()
+
+
+@pytest.mark.slow
+def test_a_hostile_name_does_nothing(visit: Visit) -> None:
+    page = visit.go()
+    page.get_by_role("button", name=EVIL, exact=True).first.click()
+    assert page.get_by_role("dialog").locator("h2").inner_text() == EVIL
+    page.keyboard.press("Escape")
+    assert page.locator("img").count() == 0
+    visit.go("#track=<img src=x onerror=alert(3)>&slice=zzz&dataset=nope&sort=,,&pin=" + EVIL)
+    assert len(visit.names()) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "paper"), [("light", (255, 255, 255)), ("dark", (18, 21, 26))])
+def test_it_follows_the_theme_and_the_button(
+    browser: "Browser", html: Path, scheme: Any, paper: tuple[int, ...]
+) -> None:
+    visit = Visit(browser, html, color_scheme=scheme)
+    page = visit.go()
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(colour) == f"rgb{paper}"
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate(colour) != f"rgb{paper}"
+    visit.context.close()
+    assert visit.wrong == []
+
+
+@pytest.mark.slow
+def test_it_is_readable_on_a_phone_and_prints(browser: "Browser", html: Path) -> None:
+    visit = Visit(browser, html, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = visit.go()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "the page itself never scrolls sideways"
+    name = page.locator("table.board tbody .name").first
+    name.tap()
+    box = page.get_by_role("dialog").bounding_box()
+    assert box is not None
+    assert box["width"] <= 390
+    page.keyboard.press("Escape")
+    page.emulate_media(media="print")
+    assert not page.locator(".controls").is_visible()
+    assert len(page.pdf()) > 10_000
+    visit.context.close()
+    assert visit.wrong == []

@@ -1,0 +1,348 @@
+"""Boards from synthetic records with planted effects, and their renderings."""
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from leaderboard import tables
+from leaderboard.board import Board, build, build_all
+from leaderboard.measures import MEASURES, SLICES, area_weights
+from leaderboard.merge import BoardError, gather
+from leaderboard.record import Record
+from leaderboard.store import Store
+from tests.leaderboard.conftest import STANDARD, Planted, make_record
+
+Build = Callable[..., Store]
+DRAWS = 500
+
+
+def _board(store: Store, track: str = "plain", **settings: object) -> Board:
+    return build(gather([store.folder], **settings), track, DRAWS)  # pyright: ignore[reportArgumentType]
+
+
+def _rewrite(store: Store, record: Record, **changes: object) -> None:
+    predictions = store.predictions(record.cell)
+    store.write(replace(record, **changes), predictions)  # pyright: ignore[reportArgumentType]
+
+
+def _first(store: Store, **facts: object) -> Record:
+    return next(r for r in store.scan().records if all(getattr(r, k) == v for k, v in facts.items()))
+
+
+# --- The board --------------------------------------------------------------------------------------------------------
+
+
+def test_planted_effects_are_found_and_the_tie_is_grouped(build: Build) -> None:
+    board = _board(build(rows=1000))
+    rows = {r.label: r for r in board.rows}
+    assert {m for m, r in rows.items() if r.standings["clean"].group == 1} == {"gated", "gated_twin"}
+    assert rows["tensor"].standings["clean"].place == 3
+    assert rows["tensor"].standings["robust"].place == 5, "accurate but fragile"
+    assert [r.label for r in board.rows][:2] == ["gated", "gated_twin"]
+    for dataset in board.datasets:
+        tied = {m for m, r in rows.items() if "clean" in r.entries[dataset.name].best}
+        assert tied == {"gated", "gated_twin"}
+
+
+def test_measures_are_those_of_the_records(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    board = _board(store)
+    records = [r for r in store.scan().records if r.label == "tensor"]
+    entry = next(r for r in board.rows if r.label == "tensor").entries["digits"]
+    assert entry.measures["clean"].mean == pytest.approx(np.mean([r.clean for r in records]))
+    assert entry.measures["parameters"].mean == 400_000
+    by_hand = []
+    for record in records:
+        scores = {c.id: (c.score - 0.25) / 0.75 for c in record.conditions}
+        by_hand.append(
+            np.mean(
+                [
+                    sum((scores[a] + scores[b]) / 2 / 5 for a, b in pairwise(points))
+                    for k in record.modalities
+                    for c in ("gaussian", "dropout", "scale")
+                    for points in [["clean", *(f"single:{k}:{c}:{s}" for s in range(1, 6))]]
+                ]
+            )
+        )
+    assert entry.measures["area"].mean == pytest.approx(np.mean(by_hand))
+    image = {r.seed: r.clean for r in store.scan().records if r.label == "unimodal[image]"}
+    gains = [r.clean - image[r.seed] for r in records]
+    assert entry.measures["gain"].values == pytest.approx(tuple(gains))
+
+
+def test_area_weights_are_a_mean() -> None:
+    weights = area_weights(frozenset({("image", "a"), ("image", "b"), ("audio", "a")}))
+    assert sum(weights.values()) == pytest.approx(1)
+    assert weights["single:audio:a:1"] == pytest.approx(2 * weights["single:image:b:1"])
+
+
+def test_tracks_are_never_in_one_table(build: Build) -> None:
+    boards = build_all(gather([build().folder]), DRAWS)
+    assert [b.track for b in boards] == ["plain", "augmented"]
+    assert {r.label for r in boards[1].rows} == {"augmented"}
+    assert "augmented" not in {r.label for r in boards[0].rows}
+    # The baselines of the plain track are the reference of both.
+    assert boards[1].rows[0].means["gain"] is not None
+
+
+def test_an_incomplete_method_is_unranked_and_says_what_it_misses(build: Build) -> None:
+    store = build()
+    for record in store.scan().records:
+        if record.label == "tensor" and record.dataset == "shapes":
+            store.path(record.cell).unlink()
+    board = _board(store)
+    row = next(r for r in board.rows if r.label == "tensor")
+    assert not row.standings
+    assert row.missing == ("shapes: not run",)
+    assert row.means["clean"] is None
+    shown = tables.markdown(tables.table(board))
+    assert "2 of 3" in shown
+    assert "Unranked, no result on shapes: tensor." in shown
+    assert any(r.label == "tensor" and r.standings for r in _board(store, datasets=["digits"]).rows)
+
+
+def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
+    store = build()
+    record = _first(store, label="concat", dataset="digits", seed=1)
+    error = {"type": "FloatingPointError", "message": "NaN loss at step 3", "traceback": ""}
+    store.write(replace(record, status="failed", conditions=(), error=error))
+    board = _board(store)
+    entry = next(r for r in board.rows if r.label == "concat").entries["digits"]
+    assert entry.status == "failed"
+    assert not entry.measures
+    assert any("NaN loss at step 3" in n for n in board.notes)
+    assert "failed" in tables.markdown(tables.table(board))
+
+
+def test_lost_predictions_leave_intervals_over_seeds_with_a_note(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    store.path(_first(store, label="concat").cell, ".npz").unlink()
+    board = _board(store)
+    assert any("over seeds only" in n for n in board.notes)
+    assert board.rows[0].standings["clean"].group == 1
+
+
+def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    for record in store.scan().records:
+        if record.label == "concat":
+            kept = tuple(c for c in record.conditions if c.corruption != "scale")
+            _rewrite(store, record, conditions=kept)
+    board = _board(store)
+    assert len(board.datasets[0].curves) == 4
+    assert any("not in it: scale on audio, scale on image" in n for n in board.notes)
+    assert all("robust" in r.standings for r in board.rows)
+
+
+def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
+    evidence = gather([build(datasets=("digits", "shapes"), seeds=2, rows=200).folder])
+    want = tables.to_json([_of(evidence)])
+    shuffled = list(evidence.records)
+    random.Random(3).shuffle(shuffled)
+    assert tables.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.seed))))]) == want
+
+
+def _of(evidence: object) -> Board:
+    return build(evidence, "plain", DRAWS)  # pyright: ignore[reportArgumentType]
+
+
+# --- Merging ----------------------------------------------------------------------------------------------------------
+
+
+def test_folders_merge_and_a_cell_counts_once(build: Build) -> None:
+    half = {k: v for k, v in STANDARD.items() if k != "tensor"}
+    first, second = build(half, name="a"), build({"tensor": STANDARD["tensor"], "concat": STANDARD["concat"]}, name="b")
+    evidence = gather([first.folder, second.folder])
+    assert len(evidence.records) == len(STANDARD) * 9
+    assert not evidence.notes
+
+
+def test_an_unreadable_record_is_refused_by_name(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    path = store.path(_first(store, label="concat").cell)
+    path.write_text(path.read_text()[:200])
+    with pytest.raises(BoardError, match=path.name):
+        gather([store.folder])
+    evidence = gather([store.folder], skip_invalid=True)
+    assert any(path.name in n for n in evidence.notes)
+
+
+def test_another_schema_is_refused_and_named(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    path = store.path(_first(store, label="concat").cell)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    with pytest.raises(BoardError, match="schema 99"):
+        gather([store.folder])
+
+
+def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
+    store = build(datasets=("digits", "shapes"), seeds=2, rows=200)
+    for record in store.scan().records:
+        if record.label == "tensor" and record.dataset == "digits":
+            _rewrite(store, record, dataset_version="2")
+    board = _board(store)
+    assert next(r for r in board.rows if r.label == "tensor").entries["digits"].status == "absent"
+    assert any("digits: 2 records of version 2 are set aside" in n for n in board.notes)
+    other = _board(store, datasets=["digits@2"])
+    assert [r.label for r in other.rows] == ["tensor"]
+    with pytest.raises(BoardError, match="version 3 of digits"):
+        gather([store.folder], ["digits@3"])
+
+
+def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    record, predictions = make_record("concat", Planted(0.5), seed=0)
+    late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
+    store.write(replace(record, cell="edited", provenance={**late, "source": "abc"}), predictions)
+    board = _board(store)
+    entry = next(r for r in board.rows if r.label == "concat").entries["digits"]
+    assert [r.cell for r in entry.records] == ["edited"]
+    assert any(
+        "digits: records of other recipes, options or sources are set aside: concat (2)" in n for n in board.notes
+    )
+
+
+def test_the_recipe_of_most_methods_counts_and_others_are_named(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    record, predictions = make_record("concat", Planted(0.5), seed=0)
+    late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
+    store.write(replace(record, cell="hasty", recipe={"epochs": 1}, provenance=late), predictions)
+    assert "hasty" not in gather([store.folder]).stores
+    other, predictions = make_record("late", Planted(0.5), seed=0)
+    store.write(replace(other, cell="alone", recipe={**record.recipe, "epochs": 1}), predictions)
+    assert any("recipe differs in epochs (not 10) for late" in n for n in _board(store).notes)
+
+
+def test_other_content_under_the_same_version_is_set_aside(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    for record in store.scan().records:
+        content = "edited" if record.label == "tensor" else "first"
+        _rewrite(store, record, provenance={**record.provenance, "dataset_hash": content})
+    board = _board(store)
+    assert "tensor" not in {r.label for r in board.rows}
+    assert any("content edited are set aside" in n for n in board.notes)
+    # A cell that failed before it saw the data belongs to the board all the same.
+    record = _first(store, label="concat", seed=1)
+    early = replace(record, status="failed", conditions=(), error={"message": "boom"}, provenance={})
+    store.write(early)
+    assert next(r for r in _board(store).rows if r.label == "concat").entries["digits"].status == "failed"
+
+
+@pytest.mark.parametrize(("folder", "says"), [("nowhere", "no results folder"), ("empty", "no records in")])
+def test_nothing_to_show_is_said(tmp_path: Path, folder: str, says: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BoardError, match=says):
+        gather([tmp_path / folder])
+
+
+def test_an_unknown_dataset_is_named_with_those_there_are(build: Build) -> None:
+    with pytest.raises(BoardError, match=r"no records on digit\. Datasets with records: digits"):
+        gather([build(datasets=("digits",), seeds=2, rows=200).folder], ["digit"])
+
+
+# --- Renderings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", name="board")
+def board_fixture(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    from tests.leaderboard.conftest import write_results
+
+    nasty = {**STANDARD, "<b>|x_1&\\": Planted(0.75)}
+    return _board(write_results(tmp_path_factory.mktemp("results"), nasty, seeds=2, rows=100))
+
+
+@pytest.mark.parametrize("view", SLICES)
+def test_every_slice_renders_everywhere(board: Board, view: str) -> None:
+    shown = tables.table(board, view)
+    assert len({len(r) for r in shown.rows} | {len(shown.headers)}) == 1
+    console = Console(file=io.StringIO(), width=300)
+    console.print(tables.terminal(shown))
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    for rendered in (text, tables.markdown(shown), tables.latex(shown)):
+        assert "gated" in rendered
+    # Never a bare rank.
+    ranks = [row[1].text for row in shown.rows if "rank" in shown.headers[1]]
+    assert all("[" in r for r in ranks)
+
+
+def test_names_are_escaped(board: Board) -> None:
+    shown = tables.table(board)
+    assert "<b>" not in tables.markdown(shown)
+    assert "&lt;b&gt;\\|x\\_1&amp;\\\\" in tables.markdown(shown)
+    assert r"\textless{}b\textgreater{}|x\_1\&\textbackslash{}" in tables.latex(shown)
+    lines = tables.markdown(shown).splitlines()
+    pipes = {line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}
+    assert len(pipes) == 1
+
+
+def test_csv_has_every_method_and_dataset_at_full_precision(board: Board) -> None:
+    lines = list(csv.DictReader(io.StringIO(tables.comma_separated([board]))))
+    assert len(lines) == len(board.rows) * len(board.datasets)
+    line = next(x for x in lines if x["method"] == "gated" and x["dataset"] == "digits")
+    entry = next(r for r in board.rows if r.label == "gated").entries["digits"]
+    assert float(line["clean"]) == entry.measures["clean"].mean
+    assert float(line["area_low"]) == entry.measures["area"].low
+    narrow = tables.comma_separated([board], "cost").splitlines()[0]
+    assert "parameters" in narrow
+    assert "clean_low" not in narrow
+
+
+def test_json_is_json(board: Board) -> None:
+    (again,) = json.loads(tables.to_json([board]))
+    assert again["rows"][0]["entries"]["digits"]["measures"]["clean"]["mean"] > 0
+    assert all(isinstance(c, str) for c in again["rows"][0]["entries"]["digits"]["records"])
+
+
+def test_every_measure_has_a_help_and_slices_know_them() -> None:
+    assert all(m.help and m.title for m in MEASURES.values())
+    assert {name for names in SLICES.values() for name in names} <= set(MEASURES)
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def _command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import argparse, sys, benchmark.commands.leaderboard as c; p = argparse.ArgumentParser(); c.add_arguments(p);"
+        "status = c.run(p.parse_args()); assert 'torch' not in sys.modules, 'torch was imported'; sys.exit(status)"
+    )
+    root = str(Path(__file__).parents[2])
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env={"PYTHONPATH": root, "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_reads_results_and_writes_three_files_without_torch(build: Build, tmp_path: Path) -> None:
+    build(datasets=("digits",), seeds=2, rows=60)
+    done = _command("--draws", "200", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "gated" in done.stdout
+    assert {p.name for p in (tmp_path / "results" / "leaderboard").iterdir()} == {
+        "leaderboard.md",
+        "leaderboard.csv",
+        "leaderboard.html",
+    }
+    again = _command("--format", "csv", "--slice", "cost", "--track", "augmented", cwd=tmp_path)
+    assert again.stdout.splitlines()[1].startswith("augmented,augmented,")
+
+
+def test_the_command_refuses_with_2_and_a_reason(tmp_path: Path) -> None:
+    done = _command("nowhere", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no results folder nowhere" in done.stderr

@@ -1,0 +1,98 @@
+"""What theory says of each fusion, on the interaction tasks whose best possible score is known.
+
+The claims go no further than the data: a concatenation with a hidden layer solves these tasks too, and a test says so.
+"""
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from benchmark.seeds import seed_all
+from benchmark.trainer import fit
+from datamodules.base import DataModule
+from datamodules.registry import datasets
+from methods import Recipe, methods
+from methods.metrics import evaluate, prediction
+
+pytestmark = pytest.mark.slow
+
+RECIPE = Recipe(width=32, epochs=12, batch_size=250, lr=4e-3, patience=5)
+CHANCE = 0.5
+
+
+@cache
+def data(name: str) -> DataModule:
+    return datasets.get(f"interactions_{name}")()
+
+
+def accuracy(dataset: str, name: str, **options: Any) -> tuple[float, float]:
+    """Test accuracy after training, and the best possible one."""
+    torch.set_num_threads(1)
+    datamodule = data(dataset)
+    task = datamodule.task
+    seed_all(task.name, 0, "scores")
+    method = methods.get(name)(task, RECIPE, **options)
+    fit(method, datamodule, seed=0)
+    method.eval()
+    with torch.no_grad():
+        batches = list(datamodule.ordered("test"))
+        predicted = torch.cat([prediction(task, method(b.inputs, b.present)) for b in batches])
+    assert task.bayes is not None
+    return evaluate(task, predicted, torch.cat([b.target for b in batches]))[task.metric], task.bayes
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("multiplicative", {}),
+        ("multiplicative", {"kind": "bilinear"}),
+        ("polynomial", {}),
+        ("polynomial", {"order": 3}),
+        ("tensor", {}),
+        ("low_rank", {}),
+        ("compact_bilinear", {}),
+        ("concat", {}),
+    ],
+    ids=str,
+)
+def test_products_solve_xor(name: str, options: dict[str, Any]):
+    score, bayes = accuracy("xor", name, **options)
+    assert bayes - 0.01 < score
+
+
+def test_additive_fusion_knows_nothing_of_xor():
+    score, _ = accuracy("xor", "additive")
+    assert score == pytest.approx(CHANCE, abs=0.03)
+
+
+def test_pairs_know_nothing_of_parity():
+    score, _ = accuracy("parity3", "polynomial", order=2)
+    assert score == pytest.approx(CHANCE, abs=0.03)
+
+
+def test_without_its_trimodal_block_neither_does_the_tensor():
+    score, _ = accuracy("parity3", "tensor", tri=False)
+    assert score == pytest.approx(CHANCE, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("tensor", {}), ("low_rank", {}), ("polynomial", {"order": 3}), ("concat", {})],
+    ids=str,
+)
+def test_order_three_solves_parity(name: str, options: dict[str, Any]):
+    score, bayes = accuracy("parity3", name, **options)
+    assert bayes - 0.02 < score
+
+
+@pytest.mark.parametrize("options", [{}, {"granularity": "vector"}, {"attention": "hard"}], ids=str)
+def test_gates_solve_the_multiplexer(options: dict[str, Any]):
+    score, bayes = accuracy("mux", "gated", **options)
+    assert bayes - 0.02 < score
+
+
+def test_additive_fusion_does_not():
+    score, bayes = accuracy("mux", "additive")
+    assert score < bayes - 0.1

@@ -1,0 +1,93 @@
+"""The README tells the truth.
+
+Its commands parse, its plugin passes, its names exist, and no registered name is left out.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmark.cli import parser
+from benchmark.matrix import parse
+from benchmark.plan import make_plan
+from datamodules.corruptions.registry import corruptions
+from datamodules.registry import datasets
+from methods.registry import methods
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.S)
+
+
+def lines(language: str) -> list[str]:
+    found = [line.split(" #")[0].strip() for kind, block in BLOCKS if kind == language for line in block.splitlines()]
+    return [line for line in found if line]
+
+
+def test_commands_parse() -> None:
+    commands = [shlex.split(line)[1:] for line in lines("sh") if line.startswith("polymodal ")]
+    assert len(commands) >= 10
+    for command in commands:
+        parser().parse_args(command)
+
+
+def test_make_targets_exist() -> None:
+    targets = {line.split()[1] for line in lines("sh") if line.startswith("make ")}
+    assert {"leaderboard", "test"} <= targets
+    makefile = (ROOT / "Makefile").read_text()
+    for target in targets | set(re.findall(r"`make ([\w-]+)`", README)):
+        assert re.search(rf"^{target}:", makefile, flags=re.M), target
+
+
+def test_the_matrix_is_planned() -> None:
+    import tomllib
+
+    (block,) = [block for kind, block in BLOCKS if kind == "toml" and "datasets" in block]
+    labels = {cell.label for cell in make_plan(parse(tomllib.loads(block), "README")).cells}
+    assert {"concat", "low_rank[rank=4]", "low_rank[rank=16]"} <= labels
+
+
+def test_every_registered_name_is_in_a_table() -> None:
+    rows = "\n".join(line for line in README.splitlines() if line.startswith("|"))
+    for registry in (methods, datasets, corruptions):
+        missing = [name for name in registry.names() if not re.search(rf"`{name}`", rows)]
+        assert not missing, f"{registry.noun}s missing from the README's tables: {missing}"
+
+
+def test_links_and_pictures_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert "://" in target or (ROOT / target).exists(), target
+
+
+def plugin(folder: Path) -> Path:
+    (block,) = [block for kind, block in BLOCKS if kind == "python" and "@register" in block]
+    code = [line for line in block.splitlines() if line.strip()]
+    assert len(code) < 30, "a plugin takes under 30 lines"
+    path = folder / "precision_weighted.py"
+    path.write_text(block)
+    return path
+
+
+def run(folder: Path, *arguments: str) -> str:
+    environment = {**__import__("os").environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "benchmark.cli", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_plugin_passes_its_check(tmp_path: Path) -> None:
+    path = plugin(tmp_path)
+    assert "0 fail" in run(tmp_path, "check", "precision_weighted", "--plugin", str(path))
+
+
+@pytest.mark.slow
+def test_the_plugin_reaches_the_board(tmp_path: Path) -> None:
+    path = plugin(tmp_path)
+    run(tmp_path, "run", "--plugin", str(path), "--methods", "precision_weighted,concat", "--datasets",
+        "interactions_xor", "--seeds", "2", "--quiet", "--workers", "2", "--set", "recipe.epochs=2")  # fmt: skip
+    assert "precision_weighted" in run(tmp_path, "leaderboard", "--format", "markdown")
