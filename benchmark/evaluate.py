@@ -123,11 +123,23 @@ class _View:
         if key not in self._kept:
             modality = next(m for m in self.method.task.modalities if m.name == name)
             x = self._corrupt(name, corruption, severity)
-            made = self.method.tokenize({name: x}, self.batch.present) if encoded else {name: x}
+            made = self._encode_changed(name, x) if encoded else {name: x}
             if corruption != catalogue(modality.kind)[0]:
                 return made
             self._kept[key] = made
         return self._kept[key]
+
+    def _encode_changed(self, name: str, x: Tensor) -> dict[str, Tokens]:
+        """Tokens of a corrupted modality; a row that the corruption left alone keeps its clean ones."""
+        changed = (x != self.batch.inputs[name]).flatten(1).any(dim=1).nonzero().squeeze(1)
+        clean = self._clean_tokens().get(name)
+        if clean is None or len(changed) > 0.8 * len(x):  # picking rows out must be worth it
+            return self.method.tokenize({name: x}, self.batch.present)
+        if not len(changed):
+            return {name: clean}
+        (made,) = self.method.tokenize({name: x[changed]}, self.batch.present[changed]).values()
+        mask = None if clean.mask is None or made.mask is None else clean.mask.index_copy(0, changed, made.mask)
+        return {name: clean._replace(x=clean.x.index_copy(0, changed, made.x), mask=mask)}
 
     def _corrupt(self, name: str, corruption: str, severity: int) -> Tensor:
         task = self.method.task

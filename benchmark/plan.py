@@ -57,6 +57,7 @@ class Cell:
     higher_is_better: bool
     bayes: float | None
     parameters: int
+    source: str
 
     def __post_init__(self) -> None:
         json.dumps([self.options, self.dataset_options])  # plain data, or an error here and not in a worker
@@ -237,7 +238,7 @@ def _cell(
     size: int,
 ) -> Cell:
     given = {key: plain(options[key]) for key in parameters(cls)}
-    identity = {
+    identity: dict[str, Any] = {
         "schema": SCHEMA,
         "method": method,
         "options": given,
@@ -272,4 +273,5 @@ def _cell(
         higher_is_better=higher_is_better(task.metric),
         bayes=task.bayes,
         parameters=size,
+        source=hashlib.sha256("".join(identity["source"]).encode()).hexdigest(),
     )

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from benchmark.conditions import versions
 from benchmark.evaluate import sweep
 from benchmark.plan import Cell, build_dataset, build_method
 from benchmark.seeds import seed_all
@@ -96,6 +98,7 @@ def _run(cell: Cell) -> tuple[Record, Mapping[str, Any], bytes]:
     )
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
+        "trainable_parameters": float(_trainable(method)),
         "train_seconds": trained - started,
         "sweep_seconds": ended - trained,
         "devices": float(options.devices),
@@ -111,7 +114,11 @@ def _run(cell: Cell) -> tuple[Record, Mapping[str, Any], bytes]:
         summary={name: float(value) for name, value in summary.items()},
         training=training,
         cost=cost,
-        provenance={**_provenance(cell), "dataset_hash": _fingerprint(datamodule)},
+        provenance={
+            **_provenance(cell),
+            "dataset_hash": _fingerprint(datamodule),
+            "notes": list(getattr(datamodule, "notes", ())),  # what a dataset found odd about the user's files
+        },
         **_identity(cell),
     )
     buffer = io.BytesIO()
@@ -159,8 +166,15 @@ def _identity(cell: Cell) -> dict[str, Any]:
     }
 
 
+def _trainable(method: Method) -> int:
+    """Parameters that some stage fits by gradient."""
+    parts = [part for s in method.stages() if s.solve is None for part in s.learn or (s.method,)]
+    fitted = {id(p): p for part in parts for p in ([part] if isinstance(part, torch.Tensor) else part.parameters())}
+    return sum(p.numel() for p in fitted.values() if p.requires_grad)
+
+
 def _latency(method: Method, datamodule: DataModule, device: torch.device) -> dict[str, float]:
-    """Milliseconds of a clean forward pass at batch 1 and 64: median and 95th percentile of 20 passes."""
+    """Of a clean forward pass: FLOPs per row; milliseconds at batch 1 and 64, median and 95th percentile of 20."""
     rows = datamodule.ordered("test")
     found: dict[str, float] = {}
     with torch.inference_mode():
@@ -168,10 +182,18 @@ def _latency(method: Method, datamodule: DataModule, device: torch.device) -> di
             batch = rows.take(slice(0, min(size, rows.rows)))
             inputs = {name: x.to(device) for name, x in batch.inputs.items()}
             present = batch.present.to(device)
+            if size == 1:
+                found["flops"] = _flops(method, inputs, present)
             times = torch.tensor([_timed(method, inputs, present, device) for _ in range(22)][2:])
             found[f"latency_b{size}_p50_ms"] = float(times.median())
             found[f"latency_b{size}_p95_ms"] = float(times.quantile(0.95))
     return found
+
+
+def _flops(method: Method, inputs: dict[str, torch.Tensor], present: torch.Tensor) -> float:
+    with FlopCounterMode(display=False) as counter:
+        method(inputs, present)
+    return float(counter.get_total_flops())
 
 
 def _timed(method: Method, inputs: dict[str, torch.Tensor], present: torch.Tensor, device: torch.device) -> float:
@@ -209,6 +231,8 @@ def _provenance(cell: Cell) -> dict[str, Any]:
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "world_size": world,
         "trainer": dict(cell.trainer),
+        "source": cell.source,
+        "corruptions": versions(cell.conditions),
         **_environment(),
     }
 
@@ -216,12 +240,12 @@ def _provenance(cell: Cell) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _environment() -> dict[str, Any]:
     """Versions, revision and hardware: once per process."""
-    versions = {}
+    installed = {}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+            installed[name] = version(name)
     return {
-        "versions": versions,
+        "versions": installed,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": _processor(),

@@ -85,7 +85,10 @@ def render(scenes: Scenes) -> tuple[Tensor, Tensor]:
 
 
 def cached(name: str, build: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of `build`, kept in the cache folder under `name`; rebuilt when the file is not what was written."""
+    """The tensors of `build`, kept in the cache folder under `name`; rebuilt when the file is not what was written.
+
+    `name` must change with what `build` makes: it carries the recorded hash of the rows, not only their version.
+    """
     folder = cache_folder() / "shapes"
     found = _read(folder, name)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Counting: how many objects of a colour are in the image? Where one mode of attention is not enough."""
+"""Counting: how many objects of a colour are in the image? Several places to look at, for attention."""
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ class ShapesCount(DataModule):
         return Task("shapes_count", self.version, modalities, "multiclass", len(names), class_names=names)
 
     def load(self) -> dict[SplitName, Split]:
-        tensors = cached(f"shapes_count-{self.version}", generate)
+        tensors = cached(f"shapes_count-{self.version}-{self.sha256[:12]}", generate)
         splits: dict[SplitName, Split] = {}
         start = 0
         for name, rows in SPLITS.items():

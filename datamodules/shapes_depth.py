@@ -32,7 +32,7 @@ class ShapesDepth(DataModule):
         return Task("shapes_depth", self.version, modalities, "multiclass", len(COLOURS), class_names=COLOURS)
 
     def load(self) -> dict[SplitName, Split]:
-        tensors = cached(f"shapes_depth-{self.version}", generate)
+        tensors = cached(f"shapes_depth-{self.version}-{self.sha256[:12]}", generate)
         tensors["depth"] = tensors["depth"].expand(-1, 3, -1, -1)  # a view: three channels, one copy
         splits: dict[SplitName, Split] = {}
         start = 0

@@ -116,6 +116,7 @@ class Wheel:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
+            Path(temporary).chmod(0o644)  # a cache may be shared; mkstemp lets nobody else read
             os.replace(temporary, self.path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

@@ -343,6 +343,8 @@ def _notes(
     notes: list[str] = []
     for label, own in entries.items():
         notes += [f"{label} on {n}: {e.reason}" for n, e in own.items() if e.status == "failed"]
+    collapsed = {(r.label, r.dataset, k) for r in here for k, v in r.summary.items() if k.endswith("_collapsed") and v}
+    notes += [f"{label} on {n}: {k.replace('_', ' ')}" for label, n, k in sorted(collapsed)]
     for name, kept in sorted(common.items()):
         dropped = {c for r in here if r.dataset == name for c in curves(r)} - kept
         if dropped:

@@ -402,6 +402,9 @@ class Wrapper(Method):
 
 def _keep(x: Tensor, present: Tensor) -> Tensor:
     """Zero where not present; `where`, so that a NaN in absent content cannot leak."""
+    # Where looking is free, the common case costs no copy; a GPU would have to be waited for.
+    if present.device.type == "cpu" and bool(present.all()):
+        return x
     mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
     return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
 

@@ -8,4 +8,6 @@ from methods.augmented import Augmented
 class ModalityDropout(Augmented):
     """Train the base, then go on with its decoder while modalities go missing: the rows and modes of `augmented`."""
 
+    family = "augmented"
+
     drop_only = True

@@ -44,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.merge import BoardError, gather
 
     folders = args.results or [Path("results")]
+    if args.draws < 100:
+        print(f"polymodal compare: --draws must be at least 100, got {args.draws}", file=sys.stderr)
+        return 2
     try:
         evidence = gather(folders, args.dataset, args.skip_invalid)
         found = compare(evidence, args.a, args.b, args.all, args.rows, args.draws)

@@ -41,6 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all
     from leaderboard.merge import BoardError, gather
 
+    if args.draws < 100:
+        print(f"polymodal leaderboard: --draws must be at least 100, got {args.draws}", file=sys.stderr)
+        return 2
     try:
         names = [n.strip() for n in args.datasets.split(",") if n.strip()] if args.datasets else None
         evidence = gather(args.results, names, args.skip_invalid)

@@ -53,7 +53,7 @@ def gaussian_blur(x: Tensor, share: float, draw: Draw) -> Tensor:
     total = weights[0] + 2 * sum(weights[1:])
     for step in ((0, 1), (1, 0)):
         x = _along(x, [w / total for w in weights], step, radius)
-    return x
+    return clamp(x, draw)  # weights add up to one but for rounding
 
 
 @corruption("motion_blur", kinds=("image",), version=1)
@@ -74,7 +74,7 @@ def motion_blur(x: Tensor, share: float, draw: Draw) -> Tensor:
         angle = math.pi * turn / _DIRECTIONS
         step = (math.sin(angle), math.cos(angle))
         out[chosen] = _along(x[chosen], [w / total for w in weights], step, radius)
-    return out
+    return clamp(out, draw)
 
 
 @corruption("contrast", kinds=("image",), version=1)
@@ -119,7 +119,7 @@ def jpeg(x: Tensor, quality: float, draw: Draw) -> Tensor:
     pictures = bytes_.permute(0, 2, 3, 1) if x.shape[1] == 3 else bytes_.flatten(0, 1)
     coded = torch.stack([_through_jpeg(picture, int(quality)) for picture in pictures])
     coded = coded.permute(0, 3, 1, 2) if x.shape[1] == 3 else coded.view(x.shape)
-    return coded.to(x.device, x.dtype) / 255 * span + low
+    return clamp(coded.to(x.device, x.dtype) / 255 * span + low, draw)
 
 
 @corruption("pixelate", kinds=("image",), version=1)
@@ -129,7 +129,7 @@ def pixelate(x: Tensor, share: float, draw: Draw) -> Tensor:
         size = x.shape[axis]
         edges = [round(i * size / max(1, round(share * size))) for i in range(max(1, round(share * size)) + 1)]
         x = _block_means(x, axis, edges)
-    return x
+    return clamp(x, draw)
 
 
 def _through_jpeg(picture: Tensor, quality: int) -> Tensor:

@@ -129,7 +129,8 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "missing": _missing(entry.records),
         "audit": {k: _rounded(v) for k, v in measures.audit(entry.records).items()},
         "reliance": {k: _rounded(v) for k, v in measures.reliance(entry.records).items()},
-        "cost": _cost(entry.records),
+        "cost": _means([r.cost for r in entry.records]),
+        "summary": _means([r.summary for r in entry.records]),
         "training": plain(_stages(entry.records[0])),
     }
 
@@ -157,9 +158,10 @@ def _missing(records: Sequence[Record]) -> list[dict[str, Any]]:
     return [{"absent": k, "v": _rounded(float(np.mean(v)))} for k, v in found.items() if len(v) == len(records)]
 
 
-def _cost(records: Sequence[Record]) -> dict[str, float]:
-    names = sorted({k for r in records for k in r.cost})
-    found = {n: [r.cost[n] for r in records if r.cost.get(n) is not None] for n in names}
+def _means(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean over seeds of whatever was measured."""
+    names = sorted({k for facts in several for k in facts})
+    found = {n: [facts[n] for facts in several if facts.get(n) is not None] for n in names}
     return {n: float(f"{np.mean(v):.5g}") for n, v in found.items() if v}
 
 

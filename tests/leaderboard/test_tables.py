@@ -133,6 +133,14 @@ def test_lost_predictions_leave_intervals_over_seeds_with_a_note(build: Build) -
     assert board.rows[0].standings["clean"].group == 1
 
 
+def test_a_collapse_is_said(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    _rewrite(store, _first(store, label="tensor"), summary={"codes_collapsed": 1.0, "centers_collapsed": 0.0})
+    notes = _board(store).notes
+    assert "tensor on digits: codes collapsed" in notes
+    assert not any("centers collapsed" in n for n in notes)
+
+
 def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     for record in store.scan().records:

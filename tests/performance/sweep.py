@@ -19,10 +19,14 @@ def main() -> int:
     datamodule = Images()
     datamodule.splits["test"] = datamodule.splits["train"]
     method = methods.get("concat")(datamodule.task, Recipe()).train(False)
-    every = resolve("full", datamodule.task)
-    standard = resolve("standard", datamodule.task)
-    extra = [c for c in every if c.id not in {s.id for s in standard}]
-    conditions = (*standard, *extra)[:CONDITIONS]
+    every = resolve("full", datamodule.task)  # all kinds of conditions; as many single ones as make 61
+    others = [c for c in every if c.kind != "single"]
+    singles = [c for c in every if c.kind == "single"]
+    names = list(dict.fromkeys(c.corruption for c in singles))
+    singles.sort(
+        key=lambda c: names.index(c.corruption)
+    )  # both modalities under the same corruptions, as in a real sweep
+    conditions = (*others, *singles[: CONDITIONS - len(others)])
     assert len(conditions) == CONDITIONS
     ratios = []
     for i in range(4):

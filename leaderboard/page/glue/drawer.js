@@ -44,6 +44,7 @@ function datasetPart(name, entry) {
     relies ? el("p", {}, "Reliance on each modality (Shapley): " + relies) : null,
     el("p", { class: "quiet" }, "Clean score per seed: " + entry.seedScores.map((v, i) => `${v.toFixed(4)} (${entry.seeds[i]})`).join(", ")),
     pairsTable(entry.cost, "Cost"),
+    pairsTable(entry.summary, "Measured once per cell"),
     entry.training.length ? el("div", {}, el("h3", {}, "Stages"), el("ul", {}, entry.training.map(s => el("li", {},
       Object.entries(s).map(([k, v]) => `${k} ${v}`).join(" · "))))) : null,
     el("p", { class: "quiet" }, "Cells: " + entry.cells.join(", ")));
