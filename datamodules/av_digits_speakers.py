@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +45,17 @@ class AvDigitsSpeakers(DataModule):
         "Proc. IEEE 86 (1998); Z. Jackson et al., Free Spoken Digit Dataset (2018)."
     )
     source = "folders: fsdd/recordings/*.wav and MNIST/raw"
+    scores: ClassVar[dict[str, float]] = {
+        "unimodal[audio]": 0.732,
+        "unimodal[image]": 0.889,
+        "concat": 0.804,
+        "late": 0.959,
+    }
+    measured = (
+        "2026-11-16, mean test accuracy of 3 seeds: polymodal run --methods unimodal,concat,late "
+        "--datasets av_digits_speakers --seeds 3, recipe width 64, epochs 20, batch_size 64, "
+        "lr 0.003, patience 6"
+    )
 
     def describe(self) -> Task:
         modalities = (

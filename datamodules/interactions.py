@@ -106,13 +106,14 @@ class Interaction(DataModule):
         return Task(f"interactions_{self.kind}", self.version, views, target, outputs, bayes=bayes)  # pyright: ignore[reportArgumentType]
 
     def load(self) -> dict[SplitName, Split]:
+        sizes: dict[SplitName, int] = {"train": self.rows, "val": self.rows // 5, "test": self.rows // 2}
+        return {name: self.draw(i, size) for i, (name, size) in enumerate(sizes.items())}
+
+    def draw(self, part: int, rows: int) -> Split:
+        """Rows of the task: parts 0 to 2 are the splits, any other number draws fresh ones."""
         seed = zlib.crc32(f"{self.kind}/{self.version}".encode())
         rotations = [_rotation(np.random.default_rng([seed, 9, m]), self.dims) for m in range(len(self.names))]
-        sizes: dict[SplitName, int] = {"train": self.rows, "val": self.rows // 5, "test": self.rows // 2}
-        return {
-            name: self._split(np.random.default_rng([seed, i]), size, rotations)
-            for i, (name, size) in enumerate(sizes.items())
-        }
+        return self._split(np.random.default_rng([seed, part]), rows, rotations)
 
     def signals(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
         """The signal of each modality [n, M] and the label [n]."""

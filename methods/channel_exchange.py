@@ -33,9 +33,9 @@ class ChannelExchange(Method):
     `exchange = "none"` and `"random"` are the fair twins: the same network, losses and rates. "random" swaps a fixed
     draw of channels of each modality's group instead of those that died.
 
-    **Differs from the paper**: the network is the benchmark's small one, trained in hundreds of steps, so the norms learn
-    at ten times the recipe's rate and the L1 weight is ten times the largest of the paper; the L1 term is added once,
-    not once per output (an error of the reference code).
+    **Differs from the paper**: the network is the benchmark's small one, trained in hundreds of steps, so the norms
+    learn at ten times the recipe's rate and the L1 weight is ten times the largest of the paper; the L1 term is added
+    once, not once per output (an error of the reference code).
 
     Args:
         exchange: "learned" by the scales, "none", or "random".
@@ -100,7 +100,7 @@ class ChannelExchange(Method):
             )
         ensemble = weighted_sum(decisions.detach(), self.weights(out.z, batch.present))
         terms["ensemble"] = task_loss(self.task, ensemble, batch.target)
-        terms["sparsity"] = self.penalty * torch.stack([exchange_penalty(n.gamma) for n in self.network.norms]).sum()
+        terms["sparsity"] = self.penalty * torch.stack([exchange_penalty(g) for g in self.network.gammas()]).sum()
         return terms
 
     def stages(self) -> tuple[Stage, ...]:
@@ -148,9 +148,13 @@ class SharedConvolutions(nn.Module):
             if exchange == "random":
                 self.register_buffer(f"drawn_{i}", drawn)
 
+    def gammas(self) -> list[Tensor]:
+        """The scales: one [M, C] per layer."""
+        return [norm.gamma for norm in self.norms if isinstance(norm, PrivateNorm)]
+
     def dead(self) -> list[Tensor]:
         """Which channels are exchanged: one [M, C] bool per layer."""
-        gammas = [norm.gamma for norm in self.norms]
+        gammas = self.gammas()
         if self.exchange == "random":
             return [self.get_buffer(f"drawn_{i}") for i in range(len(gammas))]
         return [exchanged(gamma, self.threshold if self.exchange == "learned" else 0.0) for gamma in gammas]

@@ -3,8 +3,6 @@
 Pure functions, computed in float32 at least.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -72,9 +70,9 @@ def sinkhorn(scores: Tensor, eps: float = 0.05, iterations: int = 10) -> Tensor:
     if not eps > 0 or iterations < 1:
         raise ValueError(f"Expected `eps` > 0 and `iterations` >= 1, but got {eps} and {iterations}")
     log_q = _wide(scores.detach()) / eps
-    share = math.log(max(1, len(scores)) / scores.shape[1])
     for _ in range(iterations):
-        log_q = log_q - log_q.logsumexp(dim=0, keepdim=True) + share
+        # Up to the factor N / K, which the row step cancels.
+        log_q = log_q - log_q.logsumexp(dim=0, keepdim=True)
         log_q = log_q - log_q.logsumexp(dim=1, keepdim=True)
     return log_q.exp()
 

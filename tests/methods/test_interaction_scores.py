@@ -11,7 +11,8 @@ import torch
 
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
-from datamodules.base import DataModule
+from datamodules.base import Batches
+from datamodules.interactions import Interaction
 from datamodules.registry import datasets
 from methods import Recipe, methods
 from methods.metrics import evaluate, prediction
@@ -23,12 +24,12 @@ CHANCE = 0.5
 
 
 @cache
-def data(name: str) -> DataModule:
+def data(name: str) -> Interaction:
     return datasets.get(f"interactions_{name}")()
 
 
-def accuracy(dataset: str, name: str, **options: Any) -> tuple[float, float]:
-    """Test accuracy after training, and the best possible one."""
+def accuracy(dataset: str, name: str, fresh: int = 0, **options: Any) -> tuple[float, float]:
+    """Accuracy on the test split, or on so many fresh rows, after training; and the best possible one."""
     torch.set_num_threads(1)
     datamodule = data(dataset)
     task = datamodule.task
@@ -37,7 +38,8 @@ def accuracy(dataset: str, name: str, **options: Any) -> tuple[float, float]:
     fit(method, datamodule, seed=0)
     method.eval()
     with torch.no_grad():
-        batches = list(datamodule.ordered("test"))
+        split = datamodule.draw(3, fresh) if fresh else datamodule.splits["test"]
+        batches = list(Batches(split, task.names, 2000))
         predicted = torch.cat([prediction(task, method(b.inputs, b.present)) for b in batches])
     assert task.bayes is not None
     return evaluate(task, predicted, torch.cat([b.target for b in batches]))[task.metric], task.bayes
@@ -96,3 +98,10 @@ def test_gates_solve_the_multiplexer(options: dict[str, Any]):
 def test_additive_fusion_does_not():
     score, bayes = accuracy("mux", "additive")
     assert score < bayes - 0.1
+
+
+@pytest.mark.parametrize("name", ["additive", "late", "concat"])
+def test_sums_of_evidence_solve_enhancement(name: str):
+    """On 200,000 fresh rows: the 10,000 test rows have a standard error of .003, the claim one of .005."""
+    score, bayes = accuracy("enhancement", name, fresh=200_000)
+    assert bayes - 0.005 < score
