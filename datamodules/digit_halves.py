@@ -18,6 +18,7 @@ class DigitHalves(DataModule):
     licence = "CC BY 4.0"
     citation = "E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI (1998)."
     source = "scikit-learn (sklearn.datasets.load_digits)"
+    sha256 = "aba4664d2a3d67876b79b842cdd7c1a4f83062878f998f56c92117d26ecdf387"
 
     def describe(self) -> Task:
         halves = (Modality("upper", "image", (1, 4, 8)), Modality("lower", "image", (1, 4, 8)))
