@@ -28,10 +28,10 @@ def resolve(wanted: Wanted, task: Task) -> tuple[Condition, ...]:
         return (_planned("clean"),)
     if isinstance(wanted, str):
         full = wanted == "full"
-        groups = set(GROUPS) if full else set(GROUPS) - {"missing_rate"}
+        groups: set[str] = {g for g in GROUPS if full or g != "missing_rate"}
         corruptions = {k: (catalogue(k) if full else standard(k)) for k in {m.kind for m in task.modalities}}
     else:
-        groups = set(wanted) & set(GROUPS)
+        groups = {g for g in GROUPS if g in wanted}
         asked = [name for name in wanted if name not in GROUPS]
         corruptions = {m.kind: tuple(c for c in catalogue(m.kind) if c in asked) for m in task.modalities}
         if asked:

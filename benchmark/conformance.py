@@ -348,7 +348,7 @@ def _check_target(datamodule: DataModule) -> None:
 
 def _check_disjoint(datamodule: DataModule) -> None:
     """No row, and no source of rows, in two splits."""
-    seen = {name: set(_row_hashes(datamodule, name)) for name in datamodule.splits}
+    seen: dict[Any, set[int]] = {name: set(_row_hashes(datamodule, name)) for name in datamodule.splits}
     for a, b in combinations(seen, 2):
         shared = len(seen[a] & seen[b])
         _require(shared == 0, f"{shared} row(s) are in both {a} and {b}")

@@ -195,7 +195,7 @@ class _Tally:
         """The fields of the measured condition."""
         task = self.method.task
         metrics = evaluate(task, torch.cat(self.predicted), target)
-        means = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
+        means: dict[str, Any] = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
         calibration = {n.removeprefix("calibration."): v for n, v in means.items() if n.startswith("calibration.")}
         if self.confidence:
             calibration["ece"] = calibration_error(torch.cat(self.confidence), torch.cat(self.correct))

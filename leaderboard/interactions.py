@@ -41,4 +41,5 @@ def interaction_regression(
     half = stats.t.ppf(0.5 + level / 2, freedom) * se
     with np.errstate(divide="ignore"):
         p = 2 * stats.t.sf(np.abs(w / se), freedom)
-    return {"w": w, "se": se, "ci_low": w - half, "ci_high": w + half, "p": p}
+    found = {"w": w, "se": se, "ci_low": w - half, "ci_high": w + half, "p": p}
+    return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
