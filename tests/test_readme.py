@@ -90,4 +90,4 @@ def test_the_plugin_reaches_the_board(tmp_path: Path) -> None:
     path = plugin(tmp_path)
     run(tmp_path, "run", "--plugin", str(path), "--methods", "precision_weighted,concat", "--datasets",
         "interactions_xor", "--seeds", "2", "--quiet", "--workers", "2", "--set", "recipe.epochs=2")  # fmt: skip
-    assert "precision_weighted" in run(tmp_path, "leaderboard", "--format", "markdown")
+    assert "precision_weighted" in run(tmp_path, "leaderboard", "--format", "csv")
