@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+# Timing never decides a test, and a run that failed can be repeated.
+settings.register_profile("polymodal", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("polymodal")
 
 
 @pytest.hookimpl(wrapper=True)
