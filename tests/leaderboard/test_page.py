@@ -4,7 +4,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,13 @@ class Visit:
         self.page.wait_for_selector("html[data-ready]")
         return self.page
 
+    def soon(self, check: Callable[[], object]) -> None:
+        """Wait until `check` holds: the page answers an event when it has time to, not within the event."""
+        deadline = time.monotonic() + 20
+        while not check():
+            assert time.monotonic() < deadline, "the page never came to show this"
+            self.page.wait_for_timeout(25)
+
     def names(self) -> list[str]:
         return self.page.locator("table.board tbody .name").all_text_contents()
 
@@ -148,34 +156,33 @@ def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
 def test_it_sorts_by_click_and_by_keyboard_and_keeps_holes_last(visit: Visit) -> None:
     page = visit.go()
     header = page.locator("table.board thead th", has_text="shapes")
-    header.click()
-    shown = [float(v.split("±")[0]) for v in visit.values(6) if v[0].isdigit()]
-    assert shown == sorted(shown, reverse=True)
-    assert visit.names()[-1] == "additive"
-    header.click()
-    shown = [float(v.split("±")[0]) for v in visit.values(6) if v[0].isdigit()]
-    assert shown == sorted(shown)
-    assert visit.names()[-1] == "additive", "a hole is last in both directions"
+    for direction in ("descending", "ascending"):
+        header.click()
+        visit.soon(lambda direction=direction: header.get_attribute("aria-sort") == direction)
+        shown = [float(v.split("±")[0]) for v in visit.values(6) if v[0].isdigit()]
+        assert shown == sorted(shown, reverse=direction == "descending")
+        assert visit.names()[-1] == "additive", "a hole is last in both directions"
     page.locator("table.board thead th [tabindex], table.board thead th[tabindex]").first.focus()
     page.keyboard.press("Enter")
-    assert visit.names() == sorted(visit.names(), key=str.lower)
+    visit.soon(lambda: visit.names() == sorted(visit.names(), key=str.lower))
 
 
 @pytest.mark.slow
 def test_it_filters_by_track_dataset_family_slice_and_name(visit: Visit) -> None:
     page = visit.go()
     page.get_by_role("button", name="augmented", exact=True).click()
-    assert visit.names() == ["augmented"]
+    visit.soon(lambda: visit.names() == ["augmented"])
     page.get_by_role("button", name="plain", exact=True).click()
+    visit.soon(lambda: "additive" in visit.names())
     page.get_by_label("Dataset").select_option("shapes")
-    assert "additive" not in visit.names()
+    visit.soon(lambda: "additive" not in visit.names())
     page.get_by_role("button", name="robust", exact=True).click()
-    assert "mCE" in page.locator("table.board thead").inner_text()
+    visit.soon(lambda: "mCE" in page.locator("table.board thead").inner_text())
     page.get_by_label("Family").select_option("<b>family</b>")
-    assert visit.names() == [SCRIPT]
+    visit.soon(lambda: visit.names() == [SCRIPT])
     page.get_by_label("Family").select_option("")
     page.get_by_label("Find").fill("gated")
-    assert sorted(visit.names()) == ["gated", "gated_twin"]
+    visit.soon(lambda: sorted(visit.names()) == ["gated", "gated_twin"])
 
 
 @pytest.mark.slow
@@ -184,7 +191,9 @@ def test_a_permalink_restores_the_view(visit: Visit) -> None:
     page.get_by_role("button", name="robust", exact=True).click()
     page.get_by_label("Dataset").select_option("digits")
     page.locator("table.board thead th", has_text="mCE").click()
+    visit.soon(lambda: page.locator("table.board th[aria-sort]", has_text="mCE").count())
     page.get_by_role("button", name=f"Colour {SCRIPT} in the charts").click()
+    visit.soon(lambda: page.locator(".pin[aria-pressed=true]").count() == 6)
     link, rows = page.url, visit.names()
     visit.go("#" + link.split("#")[1])
     assert page.get_by_label("Dataset").input_value() == "digits"
@@ -206,8 +215,8 @@ def test_the_drawer_opens_from_the_table_and_from_a_link_and_closes_by_escape(vi
     assert "method=gated" in page.url
     page.keyboard.press("Escape")
     page.wait_for_function("!location.hash.includes('method=')")
-    assert page.locator("dialog[open]").count() == 0
-    assert page.evaluate("document.activeElement.textContent") == "gated"
+    visit.soon(lambda: page.locator("dialog[open]").count() == 0)
+    visit.soon(lambda: page.evaluate("document.activeElement.textContent") == "gated")
     visit.go("#method=" + "additive")
     assert "shapes: not run" in page.get_by_role("dialog").inner_text()
 
@@ -233,7 +242,7 @@ def test_it_follows_the_theme_and_the_button(
     colour = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(colour) == f"rgb{paper}"
     page.get_by_role("button", name="Switch between light and dark").click()
-    assert page.evaluate(colour) != f"rgb{paper}"
+    visit.soon(lambda: page.evaluate(colour) != f"rgb{paper}")
     visit.context.close()
     assert visit.wrong == []
 
@@ -250,7 +259,7 @@ def test_it_is_readable_on_a_phone_and_prints(browser: "Browser", html: Path) ->
     assert box["width"] <= 390
     page.keyboard.press("Escape")
     page.emulate_media(media="print")
-    assert not page.locator(".controls").is_visible()
+    visit.soon(lambda: not page.locator(".controls").is_visible())
     assert len(page.pdf()) > 10_000
     visit.context.close()
     assert visit.wrong == []
