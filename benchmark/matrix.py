@@ -148,8 +148,11 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
     where = f"--set {setting}"
-    if name in ("recipe", "trainer"):
-        return replace(matrix, **{name: {**getattr(matrix, name), key: value}})
+    if name == "recipe":  # said last and for all: it wins over the file's recipes of single datasets
+        recipes = {dataset: {k: v for k, v in own.items() if k != key} for dataset, own in matrix.recipes.items()}
+        return replace(matrix, recipe={**matrix.recipe, key: value}, recipes=recipes)
+    if name == "trainer":
+        return replace(matrix, trainer={**matrix.trainer, key: value})
     for kind in ("methods", "datasets"):
         choices: tuple[Choice, ...] = getattr(matrix, kind)
         if any(c.name == name for c in choices):

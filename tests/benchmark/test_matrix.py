@@ -93,15 +93,16 @@ def test_not_applicable_is_listed_with_its_reason() -> None:
 
 
 def test_command_line_on_top() -> None:
+    file = {**SMALL, "recipes": {"interactions_xor": {"epochs": 9, "lr": 0.5}}}
     matrix = with_arguments(
-        parse(SMALL, "f"),
+        parse(file, "f"),
         method_names=["concat", "late"],
         seeds=2,
         settings=["concat.hidden=16", "recipe.epochs=3", "late.combine=mean"],
     )
     plan = make_plan(matrix)
     assert {c.label for c in plan.cells} >= {"concat[hidden=16]", "late[combine=mean]"}
-    assert all(c.recipe["epochs"] == 3 for c in plan.cells)
+    assert all(c.recipe["epochs"] == 3 and c.recipe["lr"] == 0.5 for c in plan.cells)
     with pytest.raises(MatrixError, match="Did you mean 'concat'"):
         with_arguments(parse(SMALL, "f"), settings=["conact.hidden=3"])
     with pytest.raises(MatrixError, match=r"--set takes NAME.KEY=VALUE"):
