@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from datamodules.base import DataModule, SplitName
+from datamodules.features import Features
 from datamodules.spec import Batch, Modality
 from methods.attention import Attended
 from methods.base import Method, Wrapper
 from methods.functional.attention import Mixture, cell_centers, gaussian_density, paraboloid_density, support_ellipse
+from methods.vqa_accuracy import answer_totals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +66,8 @@ def draw_sheet(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if isinstance(datamodule, Features):  # people look at inputs, not at features
+        datamodule = datamodule.base
     task = datamodule.task
     batch = datamodule.ordered(split).take(torch.tensor(rows))
     shown = [m for m in task.modalities if any(m.name in s.attention for s in seen)]
@@ -111,16 +115,22 @@ def density(attended: Attended, points: Tensor) -> Tensor:
 
 
 def words(datamodule: DataModule, tokens: Tensor) -> str:
-    """A text in words if the dataset's module has `question_text(tokens)`, in token ids otherwise."""
+    """A text in words if the dataset's module has `question_text(tokens)` or the dataset has words, else in ids."""
     spell = getattr(sys.modules[type(datamodule).__module__], "question_text", None)
-    return str(spell(tokens)) if callable(spell) else " ".join(str(int(t)) for t in tokens if t)
+    if callable(spell):
+        return str(spell(tokens))
+    vocabulary = next((w for m in datamodule.task.modalities if (w := datamodule.words(m.name))), ())
+    return " ".join(vocabulary[int(t)] if vocabulary else str(int(t)) for t in tokens if t)
 
 
 def _caption(datamodule: DataModule, batch: Batch, position: int) -> str:
     task = datamodule.task
     texts = [words(datamodule, batch.inputs[m.name][position]) for m in task.modalities if m.kind == "text"]
     target = batch.target[position]
-    truth = answer(task.class_names, target.float() if target.dim() else torch.eye(task.num_outputs)[int(target)])
+    scores = target.float() if target.dim() else torch.eye(task.num_outputs)[int(target)]
+    if task.target == "answers":
+        scores = answer_totals(target.unsqueeze(0), task.num_outputs)
+    truth = answer(task.class_names, scores)
     if task.target == "regression":
         truth = f"{float(target):.3g}"
     return "\n".join([*(textwrap.fill(text, 34) for text in texts), f"answer: {truth}"])
@@ -145,7 +155,7 @@ def _draw_attention(axis: Axes, modality: Modality, value: Tensor, datamodule: D
         _draw_map(axis, attended)
     else:
         _draw_curve(axis, attended)
-        if modality.kind == "text":
+        if modality.kind == "text" and attended.grid == modality.shape:  # an encoder may have tokens of its own
             count = int((value != 0).sum())
             labels = [words(datamodule, value[i : i + 1]).rstrip("?") for i in range(count)]
             centres = [(i + 0.5) / attended.grid[0] for i in range(count)]

@@ -339,6 +339,12 @@ def _check_target(datamodule: DataModule) -> None:
             _require(
                 y.dim() == 2 and y.shape[1] == task.num_outputs, f"{name}: targets must be [N, {task.num_outputs}]"
             )
+        elif task.target == "answers":
+            _require(y.dim() == 3 and y.shape[1] == 2, f"{name}: targets must be [N, 2, K], ids and scores of answers")
+            ids, scores = y.unbind(dim=1)
+            _require(bool((ids >= 0).all() and (ids < task.num_outputs).all() and (ids == ids.floor()).all()),
+                     f"{name}: answers must be 0..{task.num_outputs - 1}")  # fmt: skip
+            _require(bool(((scores >= 0) & (scores <= 1)).all()), f"{name}: scores of answers must be 0 to 1")
         if y.is_floating_point():
             _require(bool(y.isfinite().all()), f"{name}: targets are not finite")
     if task.target == "retrieval":

@@ -70,6 +70,8 @@ def _answer(task: Task, rows: Split, row: int) -> str:
     if value.dim() == 0 and not value.is_floating_point():
         label = int(value)
         return task.class_names[label] if 0 <= label < len(task.class_names) else str(label)
+    if task.target == "answers":
+        return ", ".join(task.class_names[int(i)] for i, score in value.T.tolist() if score > 0)
     if task.target == "multilabel":
         labels = value.nonzero().flatten().tolist()
         return ", ".join(task.class_names[i] if task.class_names else str(i) for i in labels)
@@ -106,6 +108,7 @@ def _draw_image(axis: Axes, modality: Modality, value: Tensor) -> None:
 
 def _words(datamodule: DataModule, tokens: Tensor) -> str:
     read = getattr(sys.modules[type(datamodule).__module__], "question_text", None)
-    if read is None:
-        return " ".join(str(token) for token in tokens.tolist() if token)
-    return read(tokens)
+    if read is not None:
+        return read(tokens)
+    vocabulary = next((w for m in datamodule.task.modalities if (w := datamodule.words(m.name))), ())
+    return " ".join(vocabulary[token] if vocabulary else str(token) for token in tokens.tolist() if token)

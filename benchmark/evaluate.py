@@ -18,11 +18,11 @@ from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor
 
 from datamodules.base import DataModule, SplitName
-from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities
+from datamodules.corruptions import catalogue, corruption_key, drop_modalities
 from datamodules.spec import Batch
 from leaderboard.record import Condition
 from methods.base import Method, Output, Tokens
-from methods.metrics import evaluate, prediction, ranks
+from methods.metrics import evaluate, evaluate_ranks, prediction, ranks
 
 BINS = 15  # equal-mass bins of the expected calibration error
 
@@ -54,11 +54,11 @@ def sweep(
             view = _View(method, datamodule, split, move_data_to_device(batch, device))
             for condition in order:
                 tallies[condition.id].add(*view.under(condition), view.batch.target)
-    target = rows.split.target
-    measured = tuple(replace(c, **tallies[c.id].measure(target)) for c in conditions)
+    target, slices, gallery = rows.split.target, rows.split.slices or {}, rows.split.gallery
+    measured = tuple(replace(c, **tallies[c.id].measure(target, slices, gallery)) for c in conditions)
     arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
     for c in conditions:
-        arrays.update(tallies[c.id].arrays(c.id, target))
+        arrays.update(tallies[c.id].arrays(c.id, target, gallery))
     return Swept(measured, arrays)
 
 
@@ -97,15 +97,15 @@ class _View:
     def _changed(self, condition: Condition) -> dict[str, str]:
         """Modality -> the corruption that befalls it."""
         if condition.kind == "joint":
-            return {m.name: catalogue(m.kind)[0] for m in self.method.task.modalities}
+            return {m.name: catalogue(m.kind)[0] for m in self.datamodule.raw.modalities}
         if condition.modality is None:
             return {}
         return {condition.modality: condition.corruption or "misaligned"}
 
     def _present(self, condition: Condition) -> Tensor:
-        present, task = self.batch.present, self.method.task
+        present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
         if condition.rate is not None:
-            key = corruption_key(task.name, task.version, self.split, "*", "missing")
+            key = corruption_key(raw.name, raw.version, self.split, "*", "missing")
             return drop_modalities(present, self.batch.row, condition.rate, key)
         if condition.absent:
             gone = torch.tensor([name in condition.absent for name in task.names], device=present.device)
@@ -121,8 +121,8 @@ class _View:
             self._kept, self._severity = {}, severity
         key = f"{name}/{corruption}"
         if key not in self._kept:
-            modality = next(m for m in self.method.task.modalities if m.name == name)
-            x = self._corrupt(name, corruption, severity)
+            modality = next(m for m in self.datamodule.raw.modalities if m.name == name)
+            x = self.datamodule.corrupted(self.batch, self.split, name, corruption, severity)
             made = self._encode_changed(name, x) if encoded else {name: x}
             if corruption != catalogue(modality.kind)[0]:
                 return made
@@ -141,19 +141,6 @@ class _View:
         mask = None if clean.mask is None or made.mask is None else clean.mask.index_copy(0, changed, made.mask)
         return {name: clean._replace(x=clean.x.index_copy(0, changed, made.x), mask=mask)}
 
-    def _corrupt(self, name: str, corruption: str, severity: int) -> Tensor:
-        task = self.method.task
-        modality = task.modalities[task.names.index(name)]
-        return corrupt(
-            self.batch.inputs[name],
-            self.batch.row,
-            name=corruption,
-            severity=severity,
-            key=corruption_key(task.name, task.version, self.split, name, corruption),
-            modality=modality,
-            split=self.datamodule.splits[self.split].inputs[name],  # pyright: ignore[reportArgumentType] - Gathered
-        )
-
 
 class _Tally:
     """What has to be remembered of a condition's rows."""
@@ -162,6 +149,7 @@ class _Tally:
         self.method = method
         self.keep_probabilities = keep_probabilities
         self.predicted: list[Tensor] = []
+        self.kept: Tensor | None = None
         self.probabilities: list[Tensor] = []
         self.confidence: list[Tensor] = []
         self.correct: list[Tensor] = []
@@ -191,10 +179,31 @@ class _Tally:
             value = value.float()
             self._sum(f"diagnostics.{name}", value.mean() * len(target))
 
-    def measure(self, target: Tensor) -> dict[str, Any]:
-        """The fields of the measured condition."""
-        task = self.method.task
-        metrics = evaluate(task, torch.cat(self.predicted), target)
+    @property
+    def ranked(self) -> bool:
+        """Whether a row is scored by the rank of its first right answer."""
+        return self.method.task.target in ("retrieval", "pairs")
+
+    def keep(self, target: Tensor, gallery: Tensor | None) -> Tensor:
+        """What is kept of each row: the prediction, or the rank of the first right answer, which is found once."""
+        if self.kept is None:
+            self.kept = torch.cat(self.predicted)
+            if self.ranked:
+                self.kept = ranks(self.method.task, self.kept, target, gallery)
+            self.predicted = []
+        return self.kept
+
+    def measure(self, target: Tensor, slices: Mapping[str, Tensor], gallery: Tensor | None) -> dict[str, Any]:
+        """The fields of the measured condition; a named slice of the rows has the task's own score beside it."""
+        task, kept = self.method.task, self.keep(target, gallery)
+
+        def score(rows: Tensor | slice) -> dict[str, float]:
+            return evaluate_ranks(task, kept[rows]) if self.ranked else evaluate(task, kept[rows], target[rows])
+
+        metrics = score(slice(None))
+        for name, rows in slices.items():
+            if rows.any():
+                metrics[f"{task.metric}/{name}"] = score(rows)[task.metric]
         means: dict[str, Any] = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
         calibration = {n.removeprefix("calibration."): v for n, v in means.items() if n.startswith("calibration.")}
         if self.confidence:
@@ -209,13 +218,9 @@ class _Tally:
             },
         }
 
-    def arrays(self, name: str, target: Tensor) -> dict[str, np.ndarray]:
-        """What the store keeps of each row: the prediction, or the rank of the first right answer."""
-        task = self.method.task
-        kept = torch.cat(self.predicted)
-        if task.target in ("retrieval", "pairs"):
-            kept = ranks(task, kept, target)
-        found = {f"pred:{name}": _compact(kept.numpy())}
+    def arrays(self, name: str, target: Tensor, gallery: Tensor | None) -> dict[str, np.ndarray]:
+        """What the store keeps of each row."""
+        found = {f"pred:{name}": _compact(self.keep(target, gallery).numpy())}
         if self.probabilities:
             found[f"prob:{name}"] = torch.cat(self.probabilities).numpy()
         return found

@@ -47,6 +47,12 @@ def resolve(name: str, cls: type, given: Mapping[str, Any], where: str) -> dict[
     return resolved
 
 
+def divide(cls: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The given options that are the class's own, and the others."""
+    own = parameters(cls)
+    return {k: v for k, v in given.items() if k in own}, {k: v for k, v in given.items() if k not in own}
+
+
 def axes(cls: type, given: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The values each given option takes in a matrix: a list is an axis, unless the option is itself a sequence."""
     hints = typing.get_type_hints(cls.__init__)

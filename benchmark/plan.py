@@ -17,10 +17,11 @@ import torch
 
 from benchmark import conditions as conditions_
 from benchmark.matrix import Choice, Matrix
-from benchmark.options import UsageError, axes, parameters, plain, resolve
+from benchmark.options import UsageError, axes, divide, parameters, plain, resolve
 from benchmark.source import digest
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
+from datamodules.features import Features
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
 from leaderboard.record import SCHEMA, Condition
@@ -105,25 +106,26 @@ def make_plan(matrix: Matrix) -> Plan:
     notes: list[str] = []
     for dataset in matrix.datasets:
         for datamodule, dataset_options in _datasets(dataset):
-            recipe = _recipe(matrix, dataset.name)
-            wanted = conditions_.resolve(matrix.conditions, datamodule.task)  # pyright: ignore[reportArgumentType]
+            shown = dataset.name + datamodule.suffix
+            recipe = _recipe(matrix, dataset.name, trainer)
+            wanted = conditions_.resolve(matrix.conditions, datamodule.raw)  # pyright: ignore[reportArgumentType]
             for label, cls, choice, options in _methods(chosen, datamodule.task):
                 reason = cls.applies_to(datamodule.task, options)
                 if reason is not None:
-                    left_out.append(NotApplicable(label, dataset.name, reason))
+                    left_out.append(NotApplicable(label, shown, reason))
                     continue
                 size, warned = _size(cls, choice, options, datamodule.task, recipe)
-                notes += [f"{label} on {dataset.name}: {message}" for message in warned]
+                notes += [f"{label} on {shown}: {message}" for message in warned]
                 for seed in matrix.seeds:
-                    cell = _cell(choice.name, label, cls, options, dataset.name, dataset_options, datamodule.task, seed,
+                    cell = _cell(choice.name, label, cls, options, shown, dataset_options, datamodule.task, seed,
                                  recipe, wanted, trainer, size)  # fmt: skip
                     cells.setdefault(cell.id, cell)
     return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
 
 
 def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
-    """The dataset of a cell."""
-    return datasets.get(name)(**resolve(name, datasets.get(name), options, name))
+    """The dataset of a cell, through the encoders its options name; `name` may be its name on the board."""
+    return _dataset(name.partition("[")[0], options, name)[0]
 
 
 def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapping[str, Any]) -> Method:
@@ -137,13 +139,38 @@ def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapp
 def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
     cls = datasets.get(choice.name)
     for given in _product(cls, choice):
-        options = resolve(choice.name, cls, given, choice.where)
         try:
-            datamodule = cls(**options)
+            datamodule, options = _dataset(choice.name, given, choice.where)
             datamodule.task  # noqa: B018 - described now, so that a wrong value is an error now
+        except UsageError:
+            raise
         except (ValueError, OSError) as error:
             raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
         yield datamodule, {k: plain(v) for k, v in options.items()}
+
+
+def _dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[DataModule, dict[str, Any]]:
+    """A dataset and its options: its own, filled in with defaults, then the encoders of its modalities."""
+    cls = datasets.get(name)
+    own, encoders = divide(cls, given)
+    options = resolve(name, cls, own, where)
+    datamodule: DataModule = cls(**options)
+    if not encoders:
+        return datamodule, options
+    known = (*parameters(cls), *datamodule.task.names, "freeze")
+    for key in encoders:
+        if key not in known:
+            raise UsageError(f"{name}: no option `{key}`. {did_you_mean(key, known)} ({where})")
+    freeze = encoders.pop("freeze", True)
+    if not isinstance(freeze, bool):
+        raise UsageError(f"{name}: `freeze` must be true or false, got {freeze!r} ({where})")
+    for key, value in encoders.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{name}: `{key}` must be an encoder (a string), got {value!r} ({where})")
+    if not encoders:
+        raise UsageError(f"{name}: `freeze` needs an encoder for {' or '.join(datamodule.task.names)} ({where})")
+    shown = {**options, **encoders} | ({} if freeze else {"freeze": False})
+    return Features(datamodule, encoders, freeze=freeze), shown
 
 
 def _methods(chosen: tuple[Choice, ...], task: Task) -> Iterator[tuple[str, type[Method], Choice, dict[str, Any]]]:
@@ -198,9 +225,15 @@ def _size(
     return size, [str(w.message) for w in caught if w.category is UserWarning]
 
 
-def _recipe(matrix: Matrix, dataset: str) -> Recipe:
+def _recipe(matrix: Matrix, dataset: str, trainer: TrainerOptions) -> Recipe:
     given = {**matrix.recipe, **matrix.recipes.get(dataset, {})}
-    return _fields(Recipe, given, f"{matrix.source}, [recipe] or [recipes.{dataset}]")
+    where = f"{matrix.source}, [recipe] or [recipes.{dataset}]"
+    recipe: Recipe = _fields(Recipe, given, where)
+    try:
+        trainer.share(recipe.batch_size)
+    except ValueError as error:
+        raise UsageError(f"{error} ({where})") from None
+    return recipe
 
 
 def _fields(cls: type, given: Mapping[str, Any], where: str) -> Any:
@@ -254,7 +287,7 @@ def _cell(
     }
     code = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     return Cell(
-        id=f"{method}-{dataset}-{seed}-{code}",
+        id=f"{method}-{dataset.partition('[')[0]}-{seed}-{code}",
         method=method,
         label=label,
         family=cls.family,

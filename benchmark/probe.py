@@ -18,6 +18,7 @@ _MODALITIES = {
 _TARGETS: dict[str, tuple[Target, int]] = {
     "regression": ("regression", 1),
     "multilabel": ("multilabel", 4),
+    "answers": ("answers", 4),
     "retrieval": ("retrieval", 4),
     "pairs": ("pairs", 0),
 }
@@ -64,6 +65,10 @@ class Probe(DataModule):
                 return torch.from_numpy((label + 0.1 * rng.standard_normal(len(label))).astype(np.float32)).unsqueeze(1)
             case "multilabel":
                 return torch.from_numpy((label[:, None] == np.arange(4)).astype(np.float32))
+            case "answers":
+                second = torch.from_numpy(rng.integers(0, 4, len(label)))
+                ids = torch.stack([torch.from_numpy(label), second], dim=1)
+                return torch.stack([ids.float(), torch.tensor([0.6, 0.3]).expand(len(label), 2)], dim=1)
             case "pairs":
                 return torch.arange(len(label))
         return torch.from_numpy(label.astype(np.int64))

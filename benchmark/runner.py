@@ -21,9 +21,13 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmark import distributed
 from benchmark.conditions import versions
 from benchmark.evaluate import sweep
+from benchmark.loggers import Log, check_logger
+from benchmark.memory import peak, reset_peak
 from benchmark.plan import Cell, build_dataset, build_method
+from benchmark.precision import check_precision
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, TrainerOptions, fit, root_device
 from datamodules.base import DataModule
@@ -36,16 +40,20 @@ _PACKAGES = ("torch", "lightning", "torchmetrics", "torchvision", "numpy", "scip
 _loaded: OrderedDict[str, DataModule] = OrderedDict()
 
 
-def run_cell(cell: Cell, store: Store, *, checkpoint: bool = True) -> Record:
+def run_cell(cell: Cell, store: Store, *, checkpoint: bool = True, logger: str | None = None) -> Record:
     """Train and test one cell, and write what came of it; a failure is a record too.
 
     Holds the cell's lock meanwhile: of two runs on one folder, the second waits and then finds the record.
+
+    Args:
+        checkpoint: Keep the trained weights.
+        logger: One of `loggers.LOGGERS`; its files go to `logs/<cell id>` of the results.
     """
     with _lock(store, cell.id):
         if (done := store.done(cell.id)) is not None:
             return done
         try:
-            record, arrays, weights = _run(cell)
+            record, arrays, weights = _run(cell, _log(cell, store, logger))
         except Exception as error:  # noqa: BLE001 - whatever a method does, the matrix goes on
             return write_failure(cell, store, error)
         if checkpoint:
@@ -80,17 +88,28 @@ def load_method(record: Record, store: Store) -> tuple[Method, DataModule]:
     return method.train(False), datamodule
 
 
-def _run(cell: Cell) -> tuple[Record, Mapping[str, Any], bytes]:
+def _log(cell: Cell, store: Store, logger: str | None) -> Log | None:
+    """Where the cell's curves go; those of an earlier try are forgotten."""
+    if logger is None:
+        return None
+    check_logger(logger)
+    config = {"method": cell.label, "dataset": cell.dataset, "seed": cell.seed, **cell.options, **cell.recipe}
+    log = Log(logger, store.folder / "logs" / cell.id, config)
+    log.clear()
+    return log
+
+
+def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any], bytes]:
     datamodule = _dataset(cell)
     task = datamodule.task
     options = TrainerOptions(**cell.trainer)
     device = root_device(options)
-    _reset_peak(device)
+    check_precision(options.precision, device.type)
+    reset_peak(device)
     seed_all(cell.dataset, cell.seed, "init")  # never the method: all methods start from the same encoders
     method = build_method(cell.method, cell.options, task, cell.recipe)
+    trained = _train(cell, method, datamodule, options, log)
     started = time.perf_counter()
-    training = fit(method, datamodule, seed=cell.seed, options=options)
-    trained = time.perf_counter()
     swept = sweep(method, datamodule, cell.conditions, device)
     ended = time.perf_counter()
     summary = method.summary(
@@ -99,31 +118,44 @@ def _run(cell: Cell) -> tuple[Record, Mapping[str, Any], bytes]:
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
         "trainable_parameters": float(_trainable(method)),
-        "train_seconds": trained - started,
-        "sweep_seconds": ended - trained,
+        "train_seconds": trained.seconds,
+        "sweep_seconds": ended - started,
         "devices": float(options.devices),
-        "peak_memory_mb": _peak(device),
+        "peak_memory_mb": max(peak(device), trained.peak_mb),
         **_latency(method, datamodule, device),
     }
     splits = datamodule.splits
     record = Record(
         status="ok",
-        trivial=trivial_score(task, splits["train"].target, splits["test"].target),
+        trivial=trivial_score(task, splits["train"].target, splits["test"].target, splits["test"].gallery),
         rows=len(splits["test"].target),
         conditions=swept.conditions,
         summary={name: float(value) for name, value in summary.items()},
-        training=training,
+        training=trained.stages,
         cost=cost,
         provenance={
             **_provenance(cell),
             "dataset_hash": _fingerprint(datamodule),
-            "notes": list(getattr(datamodule, "notes", ())),  # what a dataset found odd about the user's files
+            # What a dataset found odd about the user's files, and what many devices could not keep equal.
+            "notes": [*getattr(datamodule, "notes", ()), *distributed.notes(method, options)],
         },
         **_identity(cell),
     )
     buffer = io.BytesIO()
     torch.save({name: value.cpu() for name, value in method.state_dict().items()}, buffer)
     return record, swept.predictions, buffer.getvalue()
+
+
+def _train(
+    cell: Cell, method: Method, datamodule: DataModule, options: TrainerOptions, log: Log | None
+) -> distributed.Trained:
+    """Fit the method here, or on as many devices as the cell asks for."""
+    if options.devices > 1:
+        datamodule.splits  # noqa: B018 - fetched once, here, before all ranks ask for it
+        return distributed.train(cell, method, options, log)
+    started = time.perf_counter()
+    stages = fit(method, datamodule, seed=cell.seed, options=options, log=log)
+    return distributed.Trained(stages, time.perf_counter() - started)
 
 
 def _dataset(cell: Cell) -> DataModule:
@@ -204,32 +236,12 @@ def _timed(method: Method, inputs: dict[str, torch.Tensor], present: torch.Tenso
     return 1e3 * (time.perf_counter() - started)
 
 
-def _reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):  # Linux: forget the peak of earlier cells of this worker
-            Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak(device: torch.device) -> float:
-    """Peak memory in MB since `_reset_peak`: of the GPU, or of the process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def _provenance(cell: Cell) -> dict[str, Any]:
-    world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    devices = cell.trainer.get("devices", 1)
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "world_size": world,
+        "world_size": devices,
+        "batch_size": {"global": cell.recipe["batch_size"], "per_device": cell.recipe["batch_size"] // devices},
         "trainer": dict(cell.trainer),
         "source": cell.source,
         "corruptions": versions(cell.conditions),

@@ -12,27 +12,72 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning import Callback, LightningModule, Trainer
+from lightning.fabric.plugins.environments import LightningEnvironment
 from lightning.fabric.utilities.apply_func import move_data_to_device
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
-from benchmark.seeds import derive, seed_all
+from benchmark.loggers import Log
+from benchmark.precision import PRECISIONS
+from benchmark.seeds import derive, random_state, restore_random_state, seed_all
 from datamodules.base import Batches, DataModule
 from methods.base import Encoded, Method, Stage
+from methods.functional.gather import from_rank_zero, world
 from methods.metrics import higher_is_better
+
+ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
+STRATEGIES = ("auto", "ddp")
 
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What a matrix may say about the Trainer; everything else is the protocol's."""
+    """What a matrix may say about the Trainer; everything else is the protocol's.
+
+    Attributes:
+        accelerator: "auto" (CUDA, then MPS, then the CPU), "cpu", "cuda" or "mps".
+        devices: Of one cell, which share its batch; more than one train by DDP.
+        strategy: "auto" or "ddp".
+        precision: One of `precision.PRECISIONS`.
+    """
 
     accelerator: str = "auto"
     devices: int = 1
     strategy: str = "auto"
     precision: str = "32-true"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.devices, int) or isinstance(self.devices, bool) or self.devices < 1:
+            raise ValueError(f"trainer: `devices` must be an integer >= 1, got {self.devices!r}")
+        for name, known in (("accelerator", ACCELERATORS), ("strategy", STRATEGIES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"trainer: `{name}` must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+    @property
+    def device(self) -> str:
+        """The kind of device meant: "cuda", "mps" or "cpu"."""
+        if self.accelerator not in ("auto", "gpu"):
+            return self.accelerator
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if self.accelerator == "gpu" or torch.backends.mps.is_available() else "cpu"
+
+    def share(self, batch_size: int) -> int:
+        """Rows per device of a global batch, which does not depend on the number of devices.
+
+        Raises:
+            ValueError: If the devices cannot have equally many.
+        """
+        if batch_size % self.devices:
+            raise ValueError(
+                f"recipe: a batch of {batch_size} rows cannot be shared evenly by {self.devices} devices: "
+                f"use a `batch_size` divisible by {self.devices}"
+            )
+        return batch_size // self.devices
 
 
 class BestEpoch(Callback):
@@ -48,17 +93,27 @@ class BestEpoch(Callback):
         self.epoch = -1
         self.history: list[dict[str, float]] = []
         self._best: dict[str, Tensor] = {}
+        self._random: tuple[Tensor, ...] = ()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        from_rank_zero(pl_module.buffers())  # running statistics of a plugin may differ: all ranks score one model
+        # Losses that draw noise draw it here too, on some ranks more often than on others.
+        self._random = random_state(pl_module.device)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         score = self.sign * float(trainer.callback_metrics[self.monitor])
+        if trainer.world_size > 1:  # ranks that disagreed in the last bit would part for ever
+            score = trainer.strategy.broadcast(score)
         if score > self.score:
             self.score, self.epoch = score, trainer.current_epoch
             self._keep(pl_module)
         elif self.stage.stop_early and trainer.current_epoch - self.epoch >= self.patience:
             trainer.should_stop = True
+        restore_random_state(pl_module.device, self._random)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.history.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.history.append({**logged, **self.stage.method.progress()})
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.epoch < 0:
@@ -106,6 +161,7 @@ def fit(
     seed: int = 0,
     options: TrainerOptions | None = None,
     callbacks: tuple[Callback, ...] = (),
+    log: Log | None = None,
 ) -> tuple[dict[str, Any], ...]:
     """Fit a method stage by stage.
 
@@ -116,6 +172,8 @@ def fit(
         One report per stage: name, epochs, steps, seconds, best epoch and score, history.
     """
     options = options or TrainerOptions()
+    if options.precision == "64-true":
+        method.double()  # all of it: Lightning converts what a stage trains, and a wrapper trains its base first
     datamodule.batch_size = method.recipe.batch_size
     reports = []
     for index, stage in enumerate(method.stages()):
@@ -125,24 +183,37 @@ def fit(
         stage.method.augment_seed = derive(*identity, "augment") >> 16
         started = time.perf_counter()
         with stage.method.in_stage(stage):
-            report = (
-                _solve(stage, datamodule, options) if stage.solve else _train(stage, datamodule, options, callbacks)
-            )
+            if stage.solve:
+                report = _solve(stage, datamodule, options)
+            else:
+                logger = log.of_stage(index, stage.name) if log else False
+                report = _train(stage, datamodule, options, callbacks, logger)
         reports.append({"name": stage.name, "seconds": time.perf_counter() - started, **report})
     return tuple(reports)
 
 
-def make_trainer(options: TrainerOptions, **arguments: Any) -> Trainer:
+def make_trainer(options: TrainerOptions, logger: Logger | Literal[False] = False, **arguments: Any) -> Trainer:
     """A Trainer without what a benchmark does not need."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
+    many = options.devices > 1
+    if many and world()[1] != options.devices:
+        raise RuntimeError(
+            f"trainer: {options.devices} devices need as many processes, and this is one of {world()[1]}: run a cell "
+            "(benchmark.runner.run_cell), which starts them"
+        )
+    # Lightning's `devices = 1` is the first GPU; ours is the one this worker has been given.
+    devices = [torch.cuda.current_device()] if options.device == "cuda" and not many else options.devices
     return Trainer(
-        accelerator=options.accelerator,
-        devices=options.devices,
-        strategy=options.strategy,
-        precision=options.precision,  # pyright: ignore[reportArgumentType] - Lightning checks it
-        logger=False,
+        accelerator=options.device,
+        devices=devices,
+        # Which parameters a stage leaves alone is its own business, and buffers are kept equal by the statistics.
+        strategy=DDPStrategy(find_unused_parameters=True, broadcast_buffers=False) if many else "auto",
+        plugins=[LightningEnvironment()],  # within a Slurm job Lightning would take its tasks for our ranks
+        sync_batchnorm=many and options.device == "cuda",
+        precision=options.precision,  # pyright: ignore[reportArgumentType] - checked by the options
+        logger=logger,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -153,16 +224,23 @@ def make_trainer(options: TrainerOptions, **arguments: Any) -> Trainer:
 
 
 def root_device(options: TrainerOptions) -> torch.device:
-    """The device this process trains on."""
-    return make_trainer(options).strategy.root_device
+    """The device this process works on."""
+    if options.device != "cuda":
+        return torch.device(options.device)
+    rank, ranks = world()
+    return torch.device("cuda", rank if ranks > 1 else torch.cuda.current_device())
 
 
 def _train(
-    stage: Stage, datamodule: DataModule, options: TrainerOptions, callbacks: tuple[Callback, ...]
+    stage: Stage,
+    datamodule: DataModule,
+    options: TrainerOptions,
+    callbacks: tuple[Callback, ...],
+    logger: Logger | Literal[False],
 ) -> dict[str, Any]:
     recipe = stage.method.recipe
     best = BestEpoch(stage, recipe.patience)
-    trainer = make_trainer(options, max_epochs=recipe.epochs, callbacks=[best, *callbacks])
+    trainer = make_trainer(options, max_epochs=recipe.epochs, callbacks=[best, *callbacks], logger=logger)
     trainer.fit(stage.method, datamodule.train_dataloader(), datamodule.val_dataloader())
     return {
         "epochs": trainer.current_epoch,
@@ -176,7 +254,9 @@ def _train(
 
 def _solve(stage: Stage, datamodule: DataModule, options: TrainerOptions) -> dict[str, Any]:
     assert stage.solve is not None
+    # The whole split on every rank: what is solved does not depend on their number, whatever the method does with it.
     stream = Encodings(stage.method, datamodule.ordered("train"), root_device(options))
     with torch.no_grad():
         stage.solve(stream)
+        from_rank_zero([*stage.method.parameters(), *stage.method.buffers()])
     return {"epochs": 0, "steps": 0}

@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -19,16 +19,18 @@ SplitName = Literal["train", "val", "test"]
 
 
 class Gathered:
-    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale`, as
-    float.
+    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale + shift`,
+    as float.
 
-    Kept small (uint8, one copy of each image) and expanded a batch at a time. Indexed like the tensor it stands for.
+    Kept small (uint8, one copy of each image) or on disk (memory-mapped), and expanded a batch at a time. Indexed like
+    the tensor it stands for.
     """
 
-    def __init__(self, values: Tensor, index: Tensor, scale: float = 1.0) -> None:
+    def __init__(self, values: Tensor, index: Tensor, scale: float | Tensor = 1.0, shift: Tensor | None = None) -> None:
         self.values = values
         self.index = index
         self.scale = scale
+        self.shift = shift
 
     def __len__(self) -> int:
         return len(self.index)
@@ -39,40 +41,72 @@ class Gathered:
         return torch.Size((len(self.index), *self.values.shape[1:]))
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        return self.values[self.index[rows]].float().mul_(self.scale)
+        x = self.values[self.index[rows]].float().mul_(self.scale)
+        return x if self.shift is None else x.add_(self.shift)
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A modality whose rows are read where they are stored (features in a file, images in a folder), as asked for.
+
+    Indexed by a slice or a tensor of rows like the tensor it stands for; `fingerprint` is a hash of its content.
+    """
+
+    @property
+    def shape(self) -> torch.Size: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor: ...
+
+    def fingerprint(self) -> str: ...
 
 
 class Split(NamedTuple):
     """The rows of one split.
 
     Attributes:
-        inputs: One tensor (or `Gathered`) per modality, first axis = row.
+        inputs: One tensor (or `Gathered`, or `Stored`) per modality, first axis = row.
         present: `[N, M]` bool; None when every modality of every row is there.
         group: Source of each row (speaker, image); rows of one source stay in one split. None when rows are
             independent.
+        slices: Named parts of the split, `[N]` bool each, that are scored on their own too (question types).
+        gallery: `[N]` bool, of a `retrieval` split: rows that are found and never ask; the others ask and are never
+            found. None: every row asks for all others.
     """
 
-    inputs: Mapping[str, Tensor | Gathered]
+    inputs: Mapping[str, Tensor | Gathered | Stored]
     target: Tensor
     present: Tensor | None = None
     group: Tensor | None = None
+    slices: Mapping[str, Tensor] | None = None
+    gallery: Tensor | None = None
 
 
 class Batches:
     """Iterable over a split by index: no per-sample Python, no collation, no worker processes (design.md, section 7).
 
-    In a distributed run each rank takes its share of every global batch, so the global batch, and with it the sum of
-    gradients, does not depend on the number of devices. Not a DataLoader on purpose: Lightning would inject a sampler.
+    In a distributed run each rank takes its share of every shuffled global batch, so the global batch, and with it the
+    sum of gradients, does not depend on the number of devices. In order, every rank sees the whole split, unless
+    `share` gives each some of the batches, whole: losses across rows are then those of one device. Not a DataLoader on
+    purpose: Lightning would inject a sampler.
     """
 
     def __init__(
-        self, split: Split, names: tuple[str, ...], batch_size: int, shuffle: bool = False, seed: int = 0
+        self,
+        split: Split,
+        names: tuple[str, ...],
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        share: bool = False,
     ) -> None:
         self.split = split
         self.names = names
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
+        self.share = share
         self.epoch = 0
         self.rows = len(split.target)
         self.present = (
@@ -82,7 +116,7 @@ class Batches:
     def __len__(self) -> int:
         if self.shuffle:  # the last, incomplete batch is left out of an epoch; another one next epoch
             return max(1, self.rows // self.batch_size)
-        return len(range(0, len(self._share()), self.batch_size))
+        return len(self._starts())
 
     def __iter__(self) -> Iterator[Batch]:
         return self._shuffled() if self.shuffle else self._in_order()
@@ -92,16 +126,16 @@ class Batches:
         self.epoch += 1
         order = torch.randperm(self.rows, generator=generator)
         rank, world = _rank_and_world()
-        if self.batch_size % world:
-            raise ValueError(f"batch size {self.batch_size} cannot be shared evenly by {world} devices")
+        size = min(self.rows, self.batch_size)
+        if size % world:
+            raise ValueError(f"a batch of {size} rows cannot be shared evenly by {world} devices")
         for i in range(len(self)):
             index = order[i * self.batch_size : (i + 1) * self.batch_size]
             yield self.take(index.tensor_split(world)[rank])
 
     def _in_order(self) -> Iterator[Batch]:
-        share = self._share()
-        for start in range(share.start, share.stop, self.batch_size):
-            yield self.take(slice(start, min(start + self.batch_size, share.stop)))
+        for start in self._starts():
+            yield self.take(slice(start, min(start + self.batch_size, self.rows)))
 
     def take(self, index: Tensor | slice) -> Batch:
         """The rows at `index`."""
@@ -109,10 +143,18 @@ class Batches:
         inputs = {name: self.split.inputs[name][index] for name in self.names}
         return Batch(inputs, self.split.target[index], self.present[index], row)
 
-    def _share(self) -> range:
-        """The rows of this rank, contiguous; every row belongs to exactly one rank."""
+    @property
+    def shared(self) -> bool:
+        """Whether each rank sees some of the batches, each by one rank. Too few to go round are seen by every rank."""
+        return self.share and len(range(0, self.rows, self.batch_size)) >= _rank_and_world()[1]
+
+    def _starts(self) -> range:
+        """Where the batches of this rank start."""
+        starts = range(0, self.rows, self.batch_size)
+        if not self.shared:
+            return starts
         rank, world = _rank_and_world()
-        return range(self.rows * rank // world, self.rows * (rank + 1) // world)
+        return starts[len(starts) * rank // world : len(starts) * (rank + 1) // world]
 
 
 class DataModule(LightningDataModule, ABC):
@@ -159,33 +201,66 @@ class DataModule(LightningDataModule, ABC):
         """The rows, loaded once."""
         return self.load()
 
+    @property
+    def raw(self) -> Task:
+        """The task whose modalities corruptions befall; another than `task` where features stand in for inputs."""
+        return self.task
+
+    @property
+    def suffix(self) -> str:
+        """What tells datasets of one registered name apart on a board: `[flickr8k]`, a user's file, encoders."""
+        return ""
+
+    def words(self, modality: str) -> tuple[str, ...]:
+        """The word of each token id of a text modality (the one of 0, padding, is empty); `()` if it has no words."""
+        return ()
+
+    def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
+        """One modality of some rows of a split under a corruption, with the noise every method meets."""
+        from datamodules.corruptions import corrupt, corruption_key
+
+        raw = self.raw
+        return corrupt(
+            batch.inputs[modality],
+            batch.row,
+            name=corruption,
+            severity=severity,
+            key=corruption_key(raw.name, raw.version, split, modality, corruption),
+            modality=raw.modalities[raw.names.index(modality)],
+            split=self.splits[split].inputs[modality],  # pyright: ignore[reportArgumentType] - indexed alike
+        )
+
     def train_dataloader(self) -> Batches:
         return Batches(self.splits["train"], self.task.names, self.batch_size, shuffle=True, seed=self.seed)
 
     def val_dataloader(self) -> Batches:
-        return self.ordered("val")
+        return self.ordered("val", share=True)
 
     def test_dataloader(self) -> Batches:
-        return self.ordered("test")
+        return self.ordered("test", share=True)
 
-    def ordered(self, split: SplitName) -> Batches:
+    def ordered(self, split: SplitName, share: bool = False) -> Batches:
         """The rows of a split in order, in batches large enough that nothing is paid per batch."""
-        return Batches(self.splits[split], self.task.names, max(self.batch_size, 256))
+        return Batches(self.splits[split], self.task.names, max(self.batch_size, 256), share=share)
 
     def fingerprint(self) -> str:
         """SHA-256 of every tensor of every split."""
         digest = hashlib.sha256()
         for name in ("train", "val", "test"):
             split = self.splits[name]
-            parts = [*sorted(split.inputs.items()), ("target", split.target), ("present", split.present)]
+            parts = [*sorted(split.inputs.items()), ("target", split.target), ("present", split.present),
+                     ("gallery", split.gallery)]  # fmt: skip
             for key, value in [stored for part in parts for stored in _stored(*part)]:
-                if value is not None:
+                if isinstance(value, Stored):
+                    digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.fingerprint()}".encode())
+                elif value is not None:
                     digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.dtype}".encode())
-                    digest.update(value.contiguous().numpy().tobytes())
+                    for rows in value.split(1024):  # a memory-mapped table may be larger than memory
+                        digest.update(rows.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
-def _stored(key: str, value: Tensor | Gathered | None) -> list[tuple[str, Tensor | None]]:
+def _stored(key: str, value: Tensor | Gathered | Stored | None) -> list[tuple[str, Tensor | Stored | None]]:
     if isinstance(value, Gathered):
         return [(f"{key}.values", value.values), (f"{key}.index", value.index)]
     return [(key, value)]

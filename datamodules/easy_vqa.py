@@ -78,6 +78,9 @@ class EasyVqa(DataModule):
         )
         return Task("easy_vqa", self.version, modalities, "multiclass", len(ANSWERS), class_names=ANSWERS)
 
+    def words(self, modality: str) -> tuple[str, ...]:
+        return WORDS if modality == "question" else ()
+
     def load(self) -> dict[SplitName, Split]:
         images, train, test = _read()
         held_out = np.isin(train.image, fixed_order(range(TRAIN_IMAGES), "easy_vqa")[:VALIDATION_IMAGES])

@@ -55,11 +55,13 @@ class ImageRetrieval(DataModule):
     Attributes:
         folders: Names of the folder inside POLYMODAL_DATA, as published; the first that exists is taken.
         expected: Published number of photos per part. Another number is a warning, kept in `notes`.
+        ks: Of the published recalls at K.
         notes: What the reader of a result must know about the rows; filled when the index is read.
     """
 
     folders: ClassVar[tuple[str, ...]] = ()
     expected: ClassVar[dict[str, int]] = {}
+    ks: ClassVar[tuple[int, ...]] = (1, 2, 4, 8)
     source = "a folder of POLYMODAL_DATA in the published layout"
 
     def __init__(self, *, size: int = 64) -> None:
@@ -115,16 +117,11 @@ class ImageRetrieval(DataModule):
         kept = len(train) - max(1, math.floor(HELD_OUT * len(train)))
         return {"train": train[:kept], "val": train[kept:], "test": test}
 
-    @property
-    def is_query(self) -> Tensor:
-        """`[test rows]` bool: rows that ask; the others are the gallery. All ask where the set has no gallery."""
-        return torch.tensor([p.part != "gallery" for p in self._rows("test")])
-
     def describe(self) -> Task:
         shape = (3, self.size, self.size)
         modalities = (Modality("whole", "image", shape), Modality("detail", "image", shape))
         names = tuple(str(label) for label in self.classes["train"])
-        return Task(self.name(), self.version, modalities, "retrieval", len(names), class_names=names)
+        return Task(self.name(), self.version, modalities, "retrieval", len(names), class_names=names, ks=self.ks)
 
     def load(self) -> dict[SplitName, Split]:
         folder = self.find()
@@ -138,7 +135,9 @@ class ImageRetrieval(DataModule):
             rows = self._rows(name)
             index = torch.tensor([position[photo] for photo in rows])
             inputs = {key: Gathered(table, index, 1 / 255) for key, table in tables.items()}
-            splits[name] = Split(inputs, torch.tensor([number[p.label] for p in rows]))  # pyright: ignore
+            gallery = torch.tensor([p.part == "gallery" for p in rows])
+            target = torch.tensor([number[p.label] for p in rows])
+            splits[name] = Split(inputs, target, gallery=gallery if gallery.any() else None)  # pyright: ignore
         return splits
 
     def _rows(self, split: SplitName) -> list[Photo]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_PLUGIN = "polymodal_plugin_"  # how the modules of plugin files are named
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ def scan(folder: Path, package: str, decorator: str) -> dict[str, tuple[str, Ent
     return found
 
 
+def loaded_plugins() -> tuple[str, ...]:
+    """The plugin files of this process, for one that it starts."""
+    return tuple(str(module.__file__) for name, module in list(sys.modules.items()) if name.startswith(_PLUGIN))
+
+
 def load_plugin(path: str | Path) -> ModuleType:
     """Import a plugin file the user chose; its decorators register what is in it. This runs the file's code.
 
@@ -146,7 +152,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     path = Path(path).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"no plugin file {path}")
-    name = f"polymodal_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"{_PLUGIN}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -22,6 +22,7 @@ class Sop(ImageRetrieval):
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "H. O. Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR (2016)."
     folders = ("Stanford_Online_Products", "sop", "SOP")
+    ks = (1, 10, 100, 1000)
     expected: ClassVar[dict[str, int]] = {"train": 59551, "test": 60502}
 
     @classmethod

@@ -9,16 +9,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Kind = Literal["vector", "sequence", "image", "text"]
-Target = Literal["multiclass", "multilabel", "regression", "retrieval", "pairs"]
+Target = Literal["multiclass", "multilabel", "regression", "answers", "retrieval", "pairs"]
 
 _RANK: dict[str, int] = {"vector": 1, "sequence": 2, "image": 3, "text": 1}
-_METRIC: dict[str, str] = {
-    "multiclass": "accuracy",
-    "multilabel": "macro_f1",
-    "regression": "r2",
-    "retrieval": "recall_at_1",
-    "pairs": "recall_at_1",
+# The scores of each target; the first is the default.
+_METRICS: dict[str, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "macro_f1", "f1"),
+    "multilabel": ("macro_f1", "micro_f1", "accuracy"),
+    "regression": ("r2", "mse"),
+    "answers": ("vqa_accuracy",),
+    "retrieval": ("recall_at_1",),
+    "pairs": ("recall_at_1",),
 }
+_KS: dict[str, tuple[int, ...]] = {"retrieval": (1, 2, 4, 8), "pairs": (1, 5, 10)}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Modality:
         encoder: A name known to `methods/encoders.py`; empty means the default of the kind.
         vocabulary: Number of token ids of a text, 0 (padding) included.
         range: Limits of an image's values, or None if it is standardised and must not be clamped.
+        known: Token ids from here on are words that training hardly has: an encoder learnt from scratch reads them as
+            1, "unknown", while a pretrained tower reads the word. 0: all are known.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Modality:
     encoder: str = ""
     vocabulary: int = 0
     range: tuple[float, float] | None = (0.0, 1.0)
+    known: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in _RANK:
@@ -56,10 +62,15 @@ class Task:
 
     Attributes:
         version: Of the data: bump it whenever a row changes, so that no result is compared across the change.
+        target: What a row's target is: a class; `[O]` labels; `[O]` values; `[2, K]` ids and scores of up to K right
+            `answers`, padded with score 0; a class to be retrieved; the instance that pairs a row's modalities.
         num_outputs: Classes, labels or regression targets; for `retrieval` the training classes.
         metric: Name of the score; empty means the default of the target.
         bayes: The best possible score, when it is known.
         class_names: Names of the outputs, for people and for zero-shot prompts.
+        shared: Of a `pairs` task, the modalities that the rows of one instance have in common (the image of five
+            captions): such an item is in the gallery once.
+        ks: Of the recalls at K that a ranking is scored by; empty means the default of the target.
     """
 
     name: str
@@ -70,16 +81,25 @@ class Task:
     metric: str = ""
     bayes: float | None = None
     class_names: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    ks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.modalities) < 2:
             raise ValueError(f"Expected task {self.name!r} to have at least two modalities, got {len(self.modalities)}")
         if len(set(self.names)) != len(self.names):
             raise ValueError(f"Expected modality names of task {self.name!r} to be unique, got {self.names}")
-        if self.target not in _METRIC:
-            raise ValueError(f"Expected `target` to be one of {sorted(_METRIC)}, but got {self.target!r}")
+        if self.target not in _METRICS:
+            raise ValueError(f"Expected `target` to be one of {sorted(_METRICS)}, but got {self.target!r}")
         if not self.metric:
-            object.__setattr__(self, "metric", _METRIC[self.target])
+            object.__setattr__(self, "metric", _METRICS[self.target][0])
+        if not self.ks:
+            object.__setattr__(self, "ks", _KS.get(self.target, ()))
+        if self.target in _KS and (self.ks[0] != 1 or list(self.ks) != sorted(set(self.ks))):
+            raise ValueError(f"Expected `ks` to be rising integers from 1, the first of them 1, but got {self.ks}")
+        if self.metric not in _METRICS[self.target] or (self.metric == "f1" and self.num_outputs != 2):
+            known = ", ".join(name for name in _METRICS[self.target] if name != "f1" or self.num_outputs == 2)
+            raise ValueError(f"Expected `metric` of a {self.target} task to be one of {known}, but got {self.metric!r}")
 
     @property
     def names(self) -> tuple[str, ...]:

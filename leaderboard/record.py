@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 SCHEMA = 1
+
+# A number that was not finite is null in the file: the decoder must take it, code that computes may hope for numbers.
+if TYPE_CHECKING:
+    Numbers = dict[str, float]
+else:
+    Numbers = dict[str, float | None]
 
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
 
@@ -36,10 +44,10 @@ class Condition:
     severity: int = 0
     absent: tuple[str, ...] = ()
     rate: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    calibration: dict[str, float] = field(default_factory=dict)
+    metrics: Numbers = field(default_factory=dict)
+    calibration: Numbers = field(default_factory=dict)
     weights: tuple[float, ...] | None = None
-    diagnostics: dict[str, float] = field(default_factory=dict)
+    diagnostics: Numbers = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -98,9 +106,9 @@ class Record:
     bayes: float | None = None
     rows: int = 0
     conditions: tuple[Condition, ...] = ()
-    summary: dict[str, float] = field(default_factory=dict)
+    summary: Numbers = field(default_factory=dict)
     training: tuple[dict[str, Any], ...] = ()
-    cost: dict[str, float] = field(default_factory=dict)
+    cost: Numbers = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     error: dict[str, str] | None = None
     schema: int = SCHEMA
@@ -115,28 +123,27 @@ class Record:
         return json.dumps(_finite(asdict(self)), indent=1, sort_keys=True, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
+    def from_json(cls, text: str | bytes) -> Record:
         """Read and check a record.
 
         Raises:
             InvalidRecord: With the reason, if `text` is not a record of this schema.
         """
         try:
-            raw = json.loads(text)
-        except ValueError as error:
+            raw = _KEYS.decode(text)
+        except msgspec.ValidationError:
+            raise InvalidRecord("not a Polymodal record: not a JSON object") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidRecord(f"not JSON (truncated?): {error}") from None
-        if not isinstance(raw, dict) or "schema" not in raw:
+        if "schema" not in raw:
             raise InvalidRecord("not a Polymodal record: no `schema` field")
-        if raw["schema"] != SCHEMA:
-            raise InvalidRecord(f"schema {raw['schema']}, this version reads {SCHEMA}")
-        known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(raw) - known):
+        if bytes(raw["schema"]) != str(SCHEMA).encode():
+            raise InvalidRecord(f"schema {bytes(raw['schema']).decode()}, this version reads {SCHEMA}")
+        if unknown := sorted(raw.keys() - _FIELDS):
             raise InvalidRecord(f"unknown fields {unknown}")
         try:
-            conditions = tuple(_condition(c) for c in raw.pop("conditions", ()))
-            sequences = {name: tuple(raw[name]) for name in ("modalities", "training") if name in raw}
-            record = cls(**{**raw, **sequences, "conditions": conditions})
-        except (TypeError, KeyError, AttributeError) as error:
+            record = _RECORD.decode(text)
+        except msgspec.ValidationError as error:
             raise InvalidRecord(f"missing or misshapen fields: {error}") from None
         record._check()
         return record
@@ -147,23 +154,21 @@ class Record:
             if not self.error or "message" not in self.error:
                 raise InvalidRecord("a failed record must carry its error")
             return
-        if self.status != "ok":
-            raise InvalidRecord(f"status must be 'ok' or 'failed', got {self.status!r}")
         if not self.conditions or self.conditions[0].kind != "clean":
             raise InvalidRecord("the first condition must be `clean`")
         ids = [c.id for c in self.conditions]
         if len(set(ids)) != len(ids):
             raise InvalidRecord("conditions are not unique")
         for condition in self.conditions:
-            if not isinstance(condition.score, int | float) or not math.isfinite(condition.score):
+            if not math.isfinite(condition.score):
                 raise InvalidRecord(f"condition {condition.id}: score {condition.score!r} is not a finite number")
 
 
-def _condition(raw: dict[str, Any]) -> Condition:
-    weights = raw.get("weights")
-    return Condition(
-        **{**raw, "absent": tuple(raw.get("absent", ())), "weights": None if weights is None else tuple(weights)}
-    )
+# Typed decoding in C: a board of 10,000 records is read in seconds. The keys come first, because what is unknown must
+# not be dropped in silence.
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORD = msgspec.json.Decoder(Record)
+_FIELDS = {f.name for f in fields(Record)}
 
 
 def _finite(value: Any) -> Any:

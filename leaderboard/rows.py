@@ -25,10 +25,11 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
     if not scores.supported(record.metric):
         return None
     try:
-        with np.load(store.path(record.cell, ".npz"), allow_pickle=False) as stored:
-            order = np.argsort(stored["row"], kind="stable")
-            target = stored["target"][order]
-            pred = np.stack([stored[f"pred:{name}"][order] for name in conditions])
+        names = [f"pred:{name}" for name in conditions]
+        stored = store.predictions(record.cell, {"row", "target", *names})
+        order = np.argsort(stored["row"], kind="stable")
+        target = stored["target"][order]
+        pred = np.stack([stored[name][order] for name in names])
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
     if record.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):

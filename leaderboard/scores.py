@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _RECALL = re.compile(r"recall_at_(\d+)")
-_PLAIN = ("accuracy", "balanced_accuracy", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2")
+_PLAIN = ("accuracy", "balanced_accuracy", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2", "vqa_accuracy")
 
 
 def supported(metric: str) -> bool:
@@ -85,6 +85,9 @@ def _rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
         return _recall_rows(int(match[1]), pred[..., None] if pred.shape[-1] == len(target) else pred)
     if metric not in _PLAIN:
         raise ValueError(f"no metric named {metric!r}. Known: {', '.join(_PLAIN)}, recall_at_K")
+    if metric == "vqa_accuracy":  # the score of the answer; target [N, 2, K] holds ids and scores
+        hit = pred[..., None] == target[:, 0]
+        return _with_one((hit * target[:, 1]).sum(axis=-1, keepdims=True))
     if target.ndim == 1 and pred.shape[-2:] == (len(target), 1):
         pred = pred[..., 0]
     if pred.shape[-target.ndim :] != target.shape:

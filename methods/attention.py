@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens
 from methods.functional.attention import Mixture, cell_centers, moments, rbf_axes, ridge_operator
+from methods.functional.rows import no_autocast
 
 RIDGE = 0.01  # the thesis' setting
 MAX_RBFS = 10  # per axis, as in the thesis (N = 100)
@@ -142,16 +143,19 @@ class ContinuousMethod(AttentionMethod):
         self.locate = nn.ModuleDict({name: _Locator(recipe.width, dims[name]) for name in direct})
 
     def attend(self, name: str, tokens: Tokens, query: Tensor, mean: Tensor) -> Attended:
-        points = cell_centers(tokens.grid).to(tokens.x.device, tokens.x.dtype)
+        # Densities are fitted and integrated in full precision: half of it has too few digits for a covariance.
+        wide = torch.promote_types(tokens.x.dtype, torch.float32)
         if name in self.locate:
             scores = None
-            mu, cov = self.locate[name](query, mean)
+            mu, cov = (x.to(wide) for x in self.locate[name](query, mean))
             mixture = Mixture(torch.ones_like(mu[:, :1]), mu.unsqueeze(1), cov.unsqueeze(1))
         else:
-            scores = self.scores(name, tokens, query).softmax(dim=-1).mean(dim=1)
-            mixture = self.density(points, scores)
+            scores = self.scores(name, tokens, query).to(wide).softmax(dim=-1).mean(dim=1)
+            with no_autocast(tokens.x):
+                mixture = self.density(cell_centers(tokens.grid).to(tokens.x.device, wide), scores)
         rbfs = self.basis(tokens)
-        weights = self.expectation(mixture, rbfs) @ rbfs.operator.T.to(tokens.x.dtype)
+        with no_autocast(tokens.x):
+            weights = self.expectation(mixture, rbfs) @ rbfs.operator.T.to(wide)
         return Attended(tokens.grid, weights, scores, mixture, self.component_shape())
 
     def density(self, points: Tensor, scores: Tensor) -> Mixture:

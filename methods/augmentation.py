@@ -61,6 +61,8 @@ def _corrupt_rows(x: Tensor, row: Tensor, level: Tensor, modality: Modality, key
     for index, severity in enumerate(SEVERITIES):
         rows = (level == index).nonzero().squeeze(1)
         out[rows] = corrupt(x[rows], row[rows], name=name, severity=severity, key=noise_key, modality=modality)
+    if modality.encoder == "tokens" and modality.kind == "sequence":  # token features of a text: padding stays padding
+        out = out.masked_fill((x == 0).all(dim=-1, keepdim=True), 0.0)
     return out
 
 

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods.encoders import Encoders, Tokens
+from methods.functional.gather import world
+from methods.global_batch import global_batch
 from methods.metrics import SplitScore, prediction, task_loss
 from methods.registry import methods
 
@@ -119,6 +121,7 @@ class Method(LightningModule, ABC):
     family: ClassVar[str] = ""
     track: ClassVar[Literal["plain", "augmented"]] = "plain"
     separable: ClassVar[bool] = True  # encode() of a subset of the modalities is legal
+    gathers: ClassVar[bool] = False  # its loss terms gather the rows of other ranks themselves
 
     _FINAL: ClassVar[tuple[str, ...]] = (
         "forward",
@@ -196,6 +199,10 @@ class Method(LightningModule, ABC):
         """Numbers of interest once per cell (held-out correlations, collapse)."""
         return {}
 
+    def progress(self) -> dict[str, float]:
+        """Numbers of interest after each epoch (the share of dead channels), for the record's training history."""
+        return {}
+
     def stages(self) -> tuple[Stage, ...]:
         """How the method is fitted."""
         return (Stage(self),)
@@ -223,7 +230,7 @@ class Method(LightningModule, ABC):
     def tokenize(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
         """`encode` with absent inputs zeroed; of a subset of the modalities if `separable`."""
         names = self.task.names
-        inputs = {name: _keep(x, present[:, names.index(name)]) for name, x in inputs.items()}
+        inputs = {name: _keep(_cast(x, self.dtype), present[:, names.index(name)]) for name, x in inputs.items()}
         return self.encode(inputs, present)
 
     def complete(self, tokens: dict[str, Tokens], present: Tensor) -> Output:
@@ -246,7 +253,11 @@ class Method(LightningModule, ABC):
         stage = self._current()
         if stage.augment is not None:
             batch = stage.augment(batch, self.augment_seed + 1 + self.current_epoch)
-        terms = self.objective(self(batch.inputs, batch.present), batch)
+        out = self(batch.inputs, batch.present)
+        # A mean over the rows of equal shares is DDP's to average; what else a term may be is exact on all rows only.
+        if world()[1] > 1 and self._has_terms(stage) and not self.gathers:
+            out, batch = global_batch(out, batch)
+        terms = self.objective(out, batch)
         loss = torch.stack([t.float() for t in terms.values()]).sum() if len(terms) > 1 else next(iter(terms.values()))
         self._note(terms, loss)
         return loss
@@ -271,13 +282,17 @@ class Method(LightningModule, ABC):
                 f"{type(self).__name__}: the loss of stage {self._current().name!r} is not finite at step "
                 f"{int(self._first_bad_step)} (epoch {self.current_epoch})"
             )
-        steps = max(1, self.trainer.num_training_batches)
-        self.log_dict({f"train/{name}": total / steps for name, total in self._sums.items()}, sync_dist=False)
 
     def on_validation_epoch_end(self) -> None:
+        # Too few batches to share: every rank has scored them all.
+        self._score.sync_on_compute = getattr(self.trainer.val_dataloaders, "shared", True)
         scores = self._score.compute()
         self._score.reset()
         self.log_dict({f"val/{name}": value.to(self.device) for name, value in scores.items()}, sync_dist=False)
+        # Here, because callbacks (who keep the history) are called before `on_train_epoch_end`, and validation ends an
+        # epoch.
+        steps = max(1, self.trainer.num_training_batches)
+        self.log_dict({f"train/{name}": total / steps for name, total in self._sums.items()}, sync_dist=world()[1] > 1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         recipe, stage = self.recipe, self._current()
@@ -331,6 +346,10 @@ class Method(LightningModule, ABC):
                 )
             return only
         return self._stage
+
+    def _has_terms(self, stage: Stage) -> bool:
+        """Whether anything is added to, or stands instead of, the task loss."""
+        return stage.terms is not None or type(self).auxiliary is not Method.auxiliary
 
     def _note(self, terms: dict[str, Tensor], loss: Tensor) -> None:
         """Sum the terms on the device; nothing is logged, and nothing waits for the device, in a step."""
@@ -391,6 +410,9 @@ class Wrapper(Method):
     def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
         return self.base.summary(train, test)
 
+    def progress(self) -> dict[str, float]:
+        return self.base.progress()
+
     def stages(self) -> tuple[Stage, ...]:
         return self.base.stages()
 
@@ -407,6 +429,11 @@ def _keep(x: Tensor, present: Tensor) -> Tensor:
         return x
     mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
     return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:
+    """Floats in the type of the weights, which is not the data's in a double-precision run."""
+    return x.to(dtype) if x.is_floating_point() and isinstance(dtype, torch.dtype) else x  # a no-op if it is the type
 
 
 def _mean(tokens: Tokens) -> Tensor:

@@ -12,6 +12,7 @@ from methods import Method, Output, Recipe, Stage, Tokens, register
 from methods.encoders import Conv2d
 from methods.functional.exchange import exchange_penalty, exchanged
 from methods.functional.fusion import gates
+from methods.functional.gather import rank_sum
 from methods.gated import weighted_sum
 from methods.metrics import task_loss
 
@@ -114,6 +115,9 @@ class ChannelExchange(Method):
             found[f"dead_twice_{layer}"] = (dead.sum(dim=0) > 1).float().mean()
         return found
 
+    def progress(self) -> dict[str, float]:
+        return {f"exchanged_{layer}": float(dead.float().mean()) for layer, dead in enumerate(self.network.dead())}
+
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         for m in task.modalities:
@@ -193,12 +197,12 @@ class PrivateNorm(nn.Module):
         return x * scale[:, None, :, None, None] + shift[:, None, :, None, None]
 
     def _measure(self, x: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance over the rows that are there, and a step of the running ones."""
+        """Mean and variance over the rows that are there, of all ranks, and a step of the running ones."""
         mask = there[:, :, None, None, None].to(x.dtype)
-        count = there.sum(dim=1, keepdim=True) * (x.shape[3] * x.shape[4])
-        mean = (x * mask).sum(dim=(1, 3, 4)) / count.clamp_min(1)
+        count = rank_sum(there.sum(dim=1, keepdim=True)) * (x.shape[3] * x.shape[4])
+        mean = rank_sum((x * mask).sum(dim=(1, 3, 4))) / count.clamp_min(1)
         centred = (x - mean[:, None, :, None, None]) * mask
-        variance = centred.square().sum(dim=(1, 3, 4)) / count.clamp_min(1)
+        variance = rank_sum(centred.square().sum(dim=(1, 3, 4))) / count.clamp_min(1)
         # One value has no variance: such a modality keeps what it knew.
         known = count > 1
         with torch.no_grad():

@@ -33,6 +33,7 @@ class Contrastive(Pairwise):
     """
 
     family = "coordination"
+    gathers = True
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class ContrastiveHinge(Pairwise):
     """
 
     family = "coordination"
+    gathers = True
 
     def __init__(
         self,

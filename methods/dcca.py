@@ -65,10 +65,9 @@ class Dcca(Pairwise):
         return self.align(super().pool(tokens, present))
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-        training = torch.is_grad_enabled()
-        if not training and len(a) < self.enough and int(batch.row[0]) > 0:
+        if not torch.is_grad_enabled() and len(a) < self.enough and int(batch.row[0]) > 0:
             return a.sum() * 0  # the short last batch of a validation split: its correlations are mostly chance
-        return dcca_loss(a, b, self.ridge, self.norm, distributed=training) / self.components
+        return dcca_loss(a, b, self.ridge, self.norm) / self.components
 
     def fit_alignment(self, train: Iterable[Encoded]) -> None:
         """Streaming linear CCA of the trained codes."""

@@ -7,11 +7,13 @@ on that row only, in training too, and a run on two devices equals a run on one.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from datamodules.pretrained import EncoderName, build
 from datamodules.registry import did_you_mean
 from datamodules.spec import Modality, Task
 
@@ -93,12 +95,22 @@ def _convolved(size: int, stride: int, padding: int) -> int:
     return (size + 2 * padding - 3) // stride + 1
 
 
+class _Embedding(nn.Embedding):
+    """Of token ids; a word that training hardly has is read as 1, "unknown": its own weights would stay random."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__(modality.known or modality.vocabulary, width, padding_idx=0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.where(x < self.num_embeddings, 1))
+
+
 class Gru(nn.Module):
     """Text [L] of token ids -> L tokens, padding masked."""
 
     def __init__(self, modality: Modality, width: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(modality.vocabulary, width, padding_idx=0)
+        self.embed = _Embedding(modality, width)
         self.gru = nn.GRU(width, width, batch_first=True)
         self.norm = nn.LayerNorm(width)
 
@@ -113,7 +125,7 @@ class Transformer(nn.Module):
 
     def __init__(self, modality: Modality, width: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(modality.vocabulary, width, padding_idx=0)
+        self.embed = _Embedding(modality, width)
         self.position = nn.Parameter(torch.randn(modality.shape[0], width) * 0.02)
         self.layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True)
         self.norm = nn.LayerNorm(width)
@@ -127,12 +139,48 @@ class Transformer(nn.Module):
         return Tokens(self.norm(hidden), (x.shape[1],), mask)
 
 
+class TokenFeatures(nn.Module):
+    """Token features of a frozen encoder, [C, h, w] or [L, C] -> the same tokens at the recipe's width.
+
+    A text token whose features are all zero is padding.
+    """
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        self.is_map = modality.kind == "image"
+        channels = modality.shape[0] if self.is_map else modality.shape[1]
+        self.layers = nn.Sequential(nn.Linear(channels, width), nn.ReLU(), nn.Linear(width, width), nn.LayerNorm(width))
+
+    def forward(self, x: Tensor) -> Tokens:
+        if self.is_map:
+            return Tokens(self.layers(x.flatten(2).transpose(1, 2)), (x.shape[2], x.shape[3]))
+        return Tokens(self.layers(x), (x.shape[1],), (x != 0).any(dim=-1))
+
+
+class FineTuned(nn.Module):
+    """A pretrained image encoder (`timm:MODEL`, `open_clip:MODEL/PRETRAINED`), its last map at the recipe's width."""
+
+    def __init__(self, modality: Modality, width: int) -> None:
+        super().__init__()
+        name = replace(EncoderName.parse(modality.encoder), tokens=True)
+        # Planning builds methods on the meta device, where weights cost nothing and mean nothing.
+        self.encoder = build(name, modality, load=torch.get_default_device().type != "meta")
+        with torch.device("meta"):
+            channels = build(name, modality, load=False).probe()[0]
+        self.project = nn.Sequential(nn.Linear(channels, width), nn.LayerNorm(width))
+
+    def forward(self, x: Tensor) -> Tokens:
+        x = self.encoder(x)
+        return Tokens(self.project(x.flatten(2).transpose(1, 2)), (x.shape[2], x.shape[3]))
+
+
 ENCODERS: dict[str, type[nn.Module]] = {
     "mlp": MLP,
     "conv1d": Conv1d,
     "conv2d": Conv2d,
     "gru": Gru,
     "transformer": Transformer,
+    "tokens": TokenFeatures,
 }
 _DEFAULT = {"vector": "mlp", "sequence": "conv1d", "image": "conv2d", "text": "gru"}
 
@@ -140,6 +188,8 @@ _DEFAULT = {"vector": "mlp", "sequence": "conv1d", "image": "conv2d", "text": "g
 def build_encoder(modality: Modality, width: int) -> nn.Module:
     """The modality's encoder."""
     name = modality.encoder or _DEFAULT[modality.kind]
+    if ":" in name:
+        return FineTuned(modality, width)
     if name not in ENCODERS:
         raise KeyError(f"no encoder named {name!r} ({modality.name}). {did_you_mean(name, tuple(ENCODERS))}")
     return ENCODERS[name](modality, width)

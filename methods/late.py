@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
 from methods.metrics import task_loss
+from methods.vqa_accuracy import answer_totals
 
 
 @register("late")
@@ -27,6 +28,7 @@ class Late(Method):
         if combine not in ("bayes", "mean"):
             raise ValueError(f"late: `combine` must be 'bayes' or 'mean', got {combine!r}")
         self.combine = combine
+        self.independent = task.target in ("multilabel", "answers")  # every output is a probability of its own
         self.heads = nn.ModuleList(nn.Linear(recipe.width, task.num_outputs) for _ in task.modalities)
         self.log_prior: Tensor
         self.register_buffer("log_prior", torch.zeros(task.num_outputs))
@@ -41,12 +43,12 @@ class Late(Method):
         count = mask.sum(dim=1).clamp_min(1)
         if self.task.target == "regression":
             return (decisions * mask).sum(dim=1) / count
-        log_p = _log_probability(decisions, self.task.target)
+        log_p = nn.functional.logsigmoid(decisions) if self.independent else decisions.log_softmax(dim=-1)
         if self.combine == "mean":
             mean = (log_p.exp() * mask).sum(dim=1) / count
             floor = torch.finfo(mean.dtype).tiny
-            return mean.logit(eps=1e-6) if self.task.target == "multilabel" else mean.clamp_min(floor).log()
-        if self.task.target == "multilabel":
+            return mean.logit(eps=1e-6) if self.independent else mean.clamp_min(floor).log()
+        if self.independent:
             return (decisions * mask).sum(dim=1) - (count - 1) * self.log_prior
         # log p(y|x) = sum_m log p(y|x_m) - (M - 1) log p(y) + const  (spec 1.1)
         return (log_p * mask).sum(dim=1) - (count - 1) * self.log_prior
@@ -63,25 +65,21 @@ class Late(Method):
         return terms
 
     def count(self, train: Iterable[Encoded]) -> None:
-        """The class prior of the training split, with one pseudo-count; in logits for multilabel targets."""
+        """The class prior of the training split, with one pseudo-count; in logits for independent outputs."""
         total, rows = torch.ones_like(self.log_prior), 2.0
         for batch in train:
             if self.task.target == "multilabel":
                 total += batch.target.to(total.dtype).sum(dim=0)
+            elif self.task.target == "answers":
+                total += answer_totals(batch.target, self.task.num_outputs)
             else:
                 total += batch.target.long().bincount(minlength=self.task.num_outputs).to(total.dtype)
             rows += len(batch.target)
-        prior = total / rows if self.task.target == "multilabel" else total / total.sum()
-        self.log_prior.copy_(prior.logit() if self.task.target == "multilabel" else prior.log())
+        prior = total / rows if self.independent else total / total.sum()
+        self.log_prior.copy_(prior.logit() if self.independent else prior.log())
 
     def stages(self) -> tuple[Stage, ...]:
         train = Stage(self, loss="terms", terms=(self.each,))
         if self.task.target == "regression":
             return (train,)
         return Stage(self, name="prior", solve=self.count), train
-
-
-def _log_probability(decisions: Tensor, target: str) -> Tensor:
-    if target == "multilabel":
-        return nn.functional.logsigmoid(decisions)
-    return decisions.log_softmax(dim=-1)

@@ -10,7 +10,9 @@ from datamodules.registry import datasets
 from methods.registry import methods
 
 FROM_FOLDERS = {"av_digits_speakers", "pulsars"}
-NEED_ARGUMENTS = {"cub", "cars", "sop", "inshop"}  # read a folder of the published layout: tested on a miniature
+# Read a folder of the published layout, or a file of the user's: tested on a miniature.
+NEED_ARGUMENTS = {"cub", "cars", "sop", "inshop"}
+NEED_ARGUMENTS |= {"csv_views", "npz_views", "hub_image_text", "retrieval_pairs", "vqa2"}
 
 
 def findings(results: list) -> list[str]:

@@ -13,8 +13,10 @@ import pytest
 
 from benchmark.cli import parser
 from benchmark.matrix import parse
+from benchmark.options import parameters
 from benchmark.plan import make_plan
 from datamodules.corruptions.registry import corruptions
+from datamodules.pretrained import EncoderName
 from datamodules.registry import datasets
 from methods.registry import methods
 
@@ -24,7 +26,8 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.S)
 
 
 def lines(language: str) -> list[str]:
-    found = [line.split(" #")[0].strip() for kind, block in BLOCKS if kind == language for line in block.splitlines()]
+    blocks = [block.replace("\\\n", "") for kind, block in BLOCKS if kind == language]  # a command may go on
+    found = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in found if line]
 
 
@@ -46,9 +49,26 @@ def test_make_targets_exist() -> None:
 def test_the_matrix_is_planned() -> None:
     import tomllib
 
-    (block,) = [block for kind, block in BLOCKS if kind == "toml" and "datasets" in block]
+    (block,) = [block for kind, block in BLOCKS if kind == "toml" and "seeds" in block]
     labels = {cell.label for cell in make_plan(parse(tomllib.loads(block), "README")).cells}
     assert {"concat", "low_rank[rank=4]", "low_rank[rank=16]"} <= labels
+
+
+def test_a_table_of_ones_own_is_planned(tmp_path: Path) -> None:
+    (command,) = [shlex.split(line)[1:] for line in lines("sh") if "csv_views" in line]
+    rows = "\n".join(f"{i},{i % 7},{i % 5},{40 + i % 9},{20 + i % 4},{i % 2}" for i in range(60))
+    (tmp_path / "patients.csv").write_text(f"hb,wbc,crp,age,bmi,outcome\n{rows}\n")
+    shown = run(tmp_path, "plan", *command[1:], "--data", str(tmp_path), "--json")
+    assert "csv_views[patients]" in shown
+
+
+def test_the_features_are_toml_of_known_names() -> None:
+    import tomllib
+
+    (block,) = [block for kind, block in BLOCKS if kind == "toml" and "open_clip" in block]
+    (dataset,) = tomllib.loads(block)["datasets"]
+    assert {"path", "label_column"} <= set(parameters(datasets.get(dataset["name"])))
+    assert EncoderName.parse(dataset["image"]).library == EncoderName.parse(dataset["text"]).library == "open_clip"
 
 
 def test_every_registered_name_is_in_a_table() -> None:

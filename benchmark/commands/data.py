@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
+    from datamodules.feature_cache import Kept
 
 NAME = "data"
-HELP = "List, fetch and describe datasets, or draw their corruptions."
+HELP = "List, fetch and describe datasets, draw their corruptions, or look after the cache of features."
 EXAMPLE = """examples:
   polymodal data list                                what there is, and whether it is on this machine
   polymodal data get easy_vqa av_digits              fetch now, run offline later
   polymodal data get easy_vqa --wheel FILE           take a wheel you have
   polymodal data info av_digits --sheet digits.png   size, licence, splits, floor and ceiling, samples as a picture
   polymodal data corrupt av_digits --output dir      every corruption at every severity
+  polymodal data cache --prune --keep-gb 10          features of frozen encoders: list them, delete the least used
 """
 
 
@@ -36,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     corrupt = actions.add_parser("corrupt", help="draw every corruption of a dataset at every severity")
     corrupt.add_argument("name", metavar="NAME")
     corrupt.add_argument("--output", type=Path, metavar="PATH", help="where to draw (default: in the cache folder)")
-    for action in (listed, get, info, corrupt):
+    cache = actions.add_parser("cache", help="the kept features of frozen encoders: what, size, last use")
+    cache.add_argument("--prune", action="store_true", help="delete the longest unused ones that no process reads")
+    cache.add_argument("--keep-gb", type=float, metavar="N",
+                       help="with --prune: until the rest is within N GB (default: $POLYMODAL_CACHE_GB)")  # fmt: skip
+    cache.add_argument("--json", action="store_true", help="print the list as JSON")
+    for action in (listed, get, info, corrupt, cache):
         action.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
         action.add_argument("--plugin", action="append", default=[], metavar="FILE",
                             help="a Python file with @register-ed datasets; its code is run")  # fmt: skip
@@ -49,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ["POLYMODAL_DATA"] = str(arguments.data)
     for plugin in arguments.plugin:
         load_plugin(plugin)
-    actions = {"list": _list, "get": _get, "info": _info, "corrupt": _corrupt}
+    actions = {"list": _list, "get": _get, "info": _info, "corrupt": _corrupt, "cache": _cache}
     return actions[arguments.action](arguments)
 
 
@@ -121,6 +129,45 @@ def _here(cls: Any) -> str:
     return "folder" if cls.source.startswith("folder") else ""
 
 
+def _cache(arguments: argparse.Namespace) -> int:
+    from datamodules import feature_cache
+
+    if arguments.keep_gb is not None and not (arguments.prune and arguments.keep_gb >= 0):
+        raise ValueError("--keep-gb takes gigabytes >= 0 and goes with --prune")
+    if arguments.prune:
+        limit = feature_cache.bound() if arguments.keep_gb is None else int(arguments.keep_gb * 1e9)
+        gone = feature_cache.prune(limit)
+        print(f"deleted {len(gone)} tables, {sum(k.bytes for k in gone) / 1e9:.3g} GB", file=sys.stderr)
+    tables = feature_cache.kept()[::-1]
+    if arguments.json:
+        print(json.dumps([{**k.about, "key": k.key, "bytes": k.bytes, "used": k.used, "whole": k.whole}
+                          for k in tables]))  # fmt: skip
+        return 0
+    return _show_cache(tables)
+
+
+def _show_cache(tables: list[Kept]) -> int:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from datamodules import feature_cache
+
+    shown = ("dataset", "modality", "split", "encoder", "condition")
+    table = Table(*shown, "rows", "MB", "used", box=None)
+    for column in table.columns[2:]:
+        column.no_wrap = True
+    for k in tables:
+        state = feature_cache.age(k.used) if k.whole else "unfinished"
+        facts = [str(k.about.get(name, "?")) for name in (*shown, "rows")]
+        table.add_row(*map(escape, (*facts, f"{k.bytes / 1e6:.1f}", state)))
+    if tables:
+        Console().print(table)
+    total, limit = sum(k.bytes for k in tables), feature_cache.bound()
+    print(f"{len(tables)} tables, {total / 1e9:.3g} of {limit / 1e9:.3g} GB, in {feature_cache.features_folder()}")
+    return 0
+
+
 def _adopt(file: Path, classes: dict[str, Any]) -> None:
     from datamodules.wheels import WheelError
 
@@ -163,7 +210,8 @@ def _facts(datamodule: DataModule) -> dict[str, Any]:
     }
     if task.target == "multiclass":
         facts["classes"] = {name: _balance(datamodule, split.target) for name, split in splits.items()}
-    facts["trivial"] = round(trivial_score(task, splits["train"].target, splits["test"].target), 4)
+    test = splits["test"]
+    facts["trivial"] = round(trivial_score(task, splits["train"].target, test.target, test.gallery), 4)
     # Of this very class: a subclass has other rows, and other scores.
     facts["scores"] = dict(cls.__dict__.get("scores", {}))
     facts["measured"] = cls.__dict__.get("measured", "")
@@ -179,13 +227,16 @@ def _balance(datamodule: DataModule, target: Any) -> dict[str, int]:
 
 def _stored(datamodule: DataModule) -> list[Any]:
     """Every tensor once, however many splits share it."""
+    from torch import Tensor
+
     from datamodules.base import Gathered
 
     found: dict[int, Any] = {}
     for split in datamodule.splits.values():
         for value in (*split.inputs.values(), split.target):
             for tensor in (value.values, value.index) if isinstance(value, Gathered) else (value,):
-                found[tensor.untyped_storage().data_ptr()] = tensor
+                if isinstance(tensor, Tensor):  # what is read on demand takes no memory
+                    found[tensor.untyped_storage().data_ptr()] = tensor
     return list(found.values())
 
 

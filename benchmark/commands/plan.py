@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.commands.run import add_matrix_arguments, plan_of
+from benchmark.commands.run import add_matrix_arguments, plan_of, positive
 
 if TYPE_CHECKING:
     from benchmark.plan import Plan
@@ -19,25 +20,43 @@ EXAMPLE = """examples:
   polymodal plan
   polymodal plan core --json
   polymodal plan --methods concat,late --datasets digit_halves --seeds 5
+  polymodal plan core --format slurm-array --per-task 8 --output job.sh && sbatch job.sh
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_matrix_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="the plan as JSON")
+    parser.add_argument("--format", choices=("table", "json", "slurm-array"), default="table",
+                        help="a table, JSON, or a Slurm script that runs the plan as a job array")  # fmt: skip
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
+    parser.add_argument("--per-task", type=positive, default=1, metavar="K", help="cells of one task of the job array")
+    parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal (JSON and Slurm)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from leaderboard.store import Store
 
     plan = plan_of(arguments)
+    if arguments.format == "slurm-array":
+        from benchmark.slurm import script
+
+        devices = max((int(cell.trainer.get("devices", 1)) for cell in plan.cells), default=1)
+        _write(script(arguments, len(plan.cells), arguments.per_task, devices), arguments.output)
+        return 0
     store = Store(arguments.results)
     done = {cell.id: record for cell in plan.cells if (record := store.done(cell.id)) is not None}
-    if arguments.json:
-        print(json.dumps(_as_json(plan, done), indent=1))
+    if arguments.format == "json":
+        _write(json.dumps(_as_json(plan, done), indent=1) + "\n", arguments.output)
     else:
         _show(plan, done)
     return 0
+
+
+def _write(text: str, path: str | None) -> None:
+    if path:
+        Path(path).write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
 
 
 def _as_json(plan: Plan, done: dict[str, Record]) -> dict[str, object]:
@@ -67,9 +86,8 @@ def _show(plan: Plan, done: dict[str, Record]) -> None:
     console = Console()
     console.print(table)
     for skipped in plan.not_applicable:
-        console.print(
-            f"[yellow]not applicable:[/yellow] {escape(skipped.label)} on {skipped.dataset}: {skipped.reason}"
-        )
+        where = escape(f"{skipped.label} on {skipped.dataset}: {skipped.reason}")
+        console.print(f"[yellow]not applicable:[/yellow] {where}")
     left = len(plan.cells) - len(done)
     console.print(f"{len(plan.cells)} cells, {len(done)} done, {left} to run. {_estimate(plan, done)}")
 

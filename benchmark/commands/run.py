@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
+import traceback
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchmark.executors.local import Stop
+    from benchmark.executors.pool import Settings, Stop
     from benchmark.plan import Cell, Plan
     from leaderboard.record import Record
     from leaderboard.store import Store
@@ -23,9 +28,12 @@ EXAMPLE = """examples:
   polymodal run core --workers 8 --results /data/results
   polymodal run --methods concat,low_rank --datasets digit_halves --seeds 5 --set low_rank.rank=8
   polymodal run --plugin my_fusion.py --methods my_fusion,concat --datasets interactions_xor --seeds 2
+  polymodal run core --executor ray --ray-address auto --results /shared/results
 
-A cell that is done is skipped, a failed one runs again. Exit code: 0 all done, 1 a cell failed, 2 wrong usage.
+A cell that is done is skipped, a failed one runs again. Ctrl-C or SIGTERM: running cells end, no more are started.
+Exit code: 0 all done, 1 a cell failed, 2 wrong usage, 128 + the signal when stopped with cells left.
 """
+_GRACE = 25.0  # seconds: Slurm and Kubernetes kill 30 s after their SIGTERM
 
 
 def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +48,8 @@ def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE",
                         help="a Python file with @register-ed methods or datasets; its code is run")  # fmt: skip
     parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
+    parser.add_argument("--weights", metavar="PATH", help="folder (or safetensors file) with the weights of encoders "
+                        "(default: $POLYMODAL_WEIGHTS, then the hub)")  # fmt: skip
     parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
     parser.add_argument("--no-baselines", action="store_true", help="do not add concat and unimodal")
     parser.add_argument("--devices", type=int, metavar="N", help="devices per cell (DDP when more than one)")
@@ -49,7 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_matrix_arguments(parser)
     parser.add_argument("--workers", type=int, metavar="N",
                         help="worker processes; 0 runs in this process (default: one per GPU or CPU core)")  # fmt: skip
-    parser.add_argument("--workers-per-gpu", type=int, default=1, metavar="K", help="small cells sharing one GPU")
+    parser.add_argument("--workers-per-gpu", type=positive, default=1, metavar="K", help="small cells sharing one GPU")
+    parser.add_argument("--executor", choices=("local", "ray"), default="local", help="this machine, or a Ray cluster")
+    parser.add_argument("--ray-address", metavar="ADDRESS",
+                        help="`auto` or the address of a running cluster (default: start one here)")  # fmt: skip
+    parser.add_argument("--tries", type=positive, metavar="N",
+                        help="runs of a cell whose worker dies (default: 1, with ray 3)")  # fmt: skip
+    parser.add_argument("--cell-timeout", type=_seconds, metavar="SECONDS",
+                        help="end a cell that runs longer and record it as failed")  # fmt: skip
+    parser.add_argument("--grace", type=_seconds, default=_GRACE, metavar="SECONDS",
+                        help=f"after SIGTERM, time for running cells to end (default: {_GRACE:g}); then they are cut "
+                             "off and run again next time")  # fmt: skip
+    parser.add_argument("--cells", type=_slice, metavar="I:J", help="only these cells of the plan, counted from 0")
+    parser.add_argument("--only-missing", action="store_true", help="skip cells that are done (this is the default)")
+    parser.add_argument("--logger", metavar="NAME", help="write training curves: csv, tensorboard, wandb or mlflow")
     parser.add_argument("--no-checkpoints", action="store_true", help="do not keep the trained weights")
     parser.add_argument("--rerun", action="store_true", help="run every cell again, even those with a valid record")
     parser.add_argument("--quiet", action="store_true", help="no progress display, only failures and the last line")
@@ -57,47 +80,113 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from benchmark.executors.local import Settings, Stop, execute
+    from benchmark.loggers import check_logger
     from leaderboard.store import Store
 
+    if arguments.rerun and arguments.only_missing:
+        raise ValueError("--rerun runs every cell again, --only-missing those without a record: choose one")
+    if arguments.executor == "ray":
+        _check_ray(arguments)
+    check_logger(arguments.logger)
     store = Store(arguments.results)
     store.prepare()
     plan = plan_of(arguments)
+    if arguments.cells is not None:
+        plan = replace(plan, cells=plan.cells[arguments.cells])
     if arguments.rerun:
         for cell in plan.cells:
             store.path(cell.id).unlink(missing_ok=True)
     todo = [cell for cell in plan.cells if store.done(cell.id) is None]
-    settings = Settings(
+    loud = not arguments.quiet and not arguments.json
+    if loud:
+        _announce(plan, len(plan.cells) - len(todo))
+    _make_features(todo, loud)
+    return _execute(plan, todo, store, arguments)
+
+
+def _make_features(todo: list[Cell], loud: bool) -> None:
+    """Before the first cell, and before signals are ours: what is interrupted here goes on where it was next time."""
+    from benchmark.features_ahead import make_ahead
+
+    made = make_ahead(todo)
+    if made is not None and loud:
+        print(made, file=sys.stderr)
+
+
+def _execute(plan: Plan, todo: list[Cell], store: Store, arguments: argparse.Namespace) -> int:
+    from benchmark.executors.pool import ResultsLost, Stop, WorkerDied
+
+    stop, received = Stop(), []
+    _stop_on_signals(stop, received, arguments.grace)
+    show: Any = _Lines(arguments.json) if arguments.quiet or arguments.json else _Progress(todo)
+    started, records, broken = time.perf_counter(), [], ""
+    try:
+        with show, closing(_executor(arguments)(todo, _settings(arguments), stop)) as results:
+            for record in results:
+                records.append(record)
+                show.update(record)
+    except KeyboardInterrupt:
+        broken = "running cells were cut off; they run again next time"
+        stop.set()
+    except (ResultsLost, WorkerDied) as error:
+        broken = str(error)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if broken:
+        print(f"polymodal run: {broken}", file=sys.stderr)
+    code = _conclude(plan, todo, records, store, time.perf_counter() - started, arguments)
+    if len(records) < len(todo) and received:
+        return 128 + received[0]
+    return code or int(bool(broken))
+
+
+def _executor(arguments: argparse.Namespace) -> Any:
+    """The generator function that runs cells."""
+    if arguments.executor == "ray":
+        from benchmark.executors.ray import execute
+    else:
+        from benchmark.executors.local import execute
+    return execute
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from benchmark.executors.pool import Settings
+
+    return Settings(
         results=arguments.results,
         plugins=tuple(arguments.plugin),
         workers=arguments.workers,
         per_gpu=arguments.workers_per_gpu,
         checkpoint=not arguments.no_checkpoints,
+        logger=arguments.logger,
+        timeout=arguments.cell_timeout,
+        tries=arguments.tries,
+        ray_address=arguments.ray_address,
     )
-    stop = Stop()
-    _stop_on_signals(stop)
-    if not arguments.quiet and not arguments.json:
-        _announce(plan, len(plan.cells) - len(todo))
-    show: Any = _Lines(arguments.json) if arguments.quiet or arguments.json else _Progress(todo)
-    started, records = time.perf_counter(), []
-    with show:
-        for record in execute(todo, settings, stop):
-            records.append(record)
-            show.update(record)
-    return _conclude(plan, todo, records, store, stop, time.perf_counter() - started, arguments)
+
+
+def _check_ray(arguments: argparse.Namespace) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("ray") is None:
+        raise ImportError("--executor ray needs Ray, which is not installed: pip install 'polymodal[ray]'")
+    if arguments.workers == 0:
+        raise ValueError("--workers 0 runs in this process, so not on a Ray cluster")
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The plan that the command line describes."""
-    import os
-
     from benchmark.matrix import DEFAULT, Matrix, read, with_arguments
     from datamodules.registry import load_plugin
 
     if arguments.data:
         os.environ["POLYMODAL_DATA"] = str(arguments.data)
+    if arguments.weights:
+        os.environ["POLYMODAL_WEIGHTS"] = str(arguments.weights)
     for plugin in arguments.plugin:
-        load_plugin(plugin)
+        try:
+            load_plugin(plugin)
+        except ImportError as error:
+            raise ImportError(f"{error}{_place(error, plugin)}") from error
     explicit = arguments.matrix is None and arguments.methods and arguments.datasets
     matrix = read(arguments.matrix or DEFAULT)
     if explicit:  # nothing of the default matrix is meant but its recipes
@@ -117,29 +206,76 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     return make_plan(matrix)
 
 
-def _stop_on_signals(stop: Stop) -> None:
-    """First Ctrl-C or SIGTERM: running cells end. Second: they are cut off, and run again next time."""
+def _place(error: ImportError, plugin: str) -> str:
+    """Where in the plugin its own error came from."""
+    cause = error.__cause__
+    if isinstance(cause, SyntaxError) and cause.lineno:
+        return f" ({cause.filename}, line {cause.lineno})"
+    frames = traceback.extract_tb(cause.__traceback__) if cause else []
+    own = [frame for frame in frames if frame.filename == str(Path(plugin).resolve())]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
+    """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off."""
 
     def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        print("\nstopping: running cells end, then we stop (again: cut them off)", file=sys.stderr)
+        limit = ""
+        if number == signal.SIGTERM:
+            # Not 0, which would disarm the timer.
+            signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-3))
+            limit = f" within {grace:g} s"
+        print(f"\nstopping: running cells end{limit}, then we stop (again: cut them off)", file=sys.stderr)
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGALRM, late)
+
+
+def positive(text: str) -> int:
+    """The type of an argument that counts something."""
+    if (value := int(text)) < 1:
+        raise ValueError
+    return value
+
+
+def _seconds(text: str) -> float:
+    if not 0 <= (value := float(text)) < float("inf"):
+        raise ValueError
+    return value
+
+
+def _slice(text: str) -> slice:
+    first, colon, last = text.partition(":")
+    start, end = int(first), int(last)
+    if not colon or not 0 <= start <= end:
+        raise ValueError
+    return slice(start, end)
+
+
+# The names argparse gives to a wrong value: "argument --cells: invalid I:J value: 'x'".
+positive.__name__, _seconds.__name__, _slice.__name__ = "number (>= 1)", "number of seconds", "I:J"
 
 
 def _announce(plan: Plan, cached: int) -> None:
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(stderr=True)
     for name in plan.added:
         console.print(f"[dim]added {name}: gains and mCE are relative to it (--no-baselines leaves it out)[/dim]")
     for skipped in plan.not_applicable:
-        console.print(f"[yellow]not applicable:[/yellow] {skipped.label} on {skipped.dataset}: {skipped.reason}")
+        where = escape(f"{skipped.label} on {skipped.dataset}: {skipped.reason}")
+        console.print(f"[yellow]not applicable:[/yellow] {where}")
     for note in plan.notes:
-        console.print(f"[yellow]note:[/yellow] {note}")
+        console.print(f"[yellow]note:[/yellow] {escape(note)}")
     console.print(f"{len(plan.cells)} cells, {cached} of them done already")
 
 
@@ -148,24 +284,26 @@ def _conclude(
     todo: list[Cell],
     records: list[Record],
     store: Store,
-    stop: Stop,
     seconds: float,
     arguments: argparse.Namespace,
 ) -> int:
     failed = [record for record in records if record.status == "failed"]
+    vanished = [record for record in records if not store.path(record.cell).exists()]
     for record in failed:
         message = (record.error or {}).get("message", "")
         print(f"failed: {record.label} on {record.dataset}, seed {record.seed}: {message}", file=sys.stderr)
         print(f"        polymodal show {record.cell} --results {store.folder}", file=sys.stderr)
+    if vanished:
+        print(
+            f"{len(vanished)} records of this run are no longer in {store.folder}: who deleted them?", file=sys.stderr
+        )
     if not arguments.json:
         left = len(todo) - len(records)
         print(
             f"{len(plan.cells)} cells: {len(records) - len(failed)} run, {len(plan.cells) - len(todo)} cached, "
             f"{len(failed)} failed, {left} left, {seconds:.0f} s. Records: {store.folder}/"
         )
-    if stop.is_set():
-        return 130
-    return 1 if failed else 0
+    return 1 if failed or vanished else 0
 
 
 class _Lines:

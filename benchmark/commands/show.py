@@ -58,7 +58,9 @@ def _show(record: Record, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console.print(f"[bold]{escape(record.label)}[/bold] on {record.dataset}, seed {record.seed} ({record.track})")
+    console.print(
+        f"[bold]{escape(record.label)}[/bold] on {escape(record.dataset)}, seed {record.seed} ({record.track})"
+    )
     console.print(f"cell {record.cell}, finished {record.provenance.get('finished')}")
     if record.options:
         console.print(escape(f"options {record.options}"))

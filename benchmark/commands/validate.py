@@ -22,25 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from leaderboard.store import Store
+    from leaderboard.store import Store, Verdict
 
-    findings: list[dict[str, str]] = []
-    valid = failed = 0
+    verdicts: list[Verdict] = []
     for folder in arguments.results:
         store = Store(folder)
         if not store.folder.is_dir():
             raise FileNotFoundError(f"no results folder {folder}")
-        reading = store.scan()
-        findings += [{"file": str(path), "problem": problem} for path, problem in reading.invalid]
-        for record in reading.records:
-            if record.status == "failed":
-                failed += 1
-                continue
-            problem = _predictions_problem(store, record.cell, [c.id for c in record.conditions])
-            if problem:
-                findings.append({"file": str(store.path(record.cell, ".npz")), "problem": problem})
-            else:
-                valid += 1
+        verdicts += store.verify()
+    valid, failed = (sum(v.status == status for v in verdicts) for status in ("ok", "failed"))
+    findings = [{"file": str(v.path), "problem": v.problem} for v in verdicts if v.status == "invalid"]
     if arguments.json:
         print(json.dumps({"valid": valid, "failed": failed, "invalid": findings}, indent=1))
     else:
@@ -48,24 +39,3 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{finding['file']}: {finding['problem']}", file=sys.stderr)
         print(f"{valid} valid, {failed} failed cells, {len(findings)} invalid")
     return 1 if findings else 0
-
-
-def _predictions_problem(store: object, cell: str, conditions: list[str]) -> str | None:
-    import zipfile
-
-    from leaderboard.store import Store
-
-    assert isinstance(store, Store)
-    try:
-        arrays = store.predictions(cell)
-    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
-        return f"predictions cannot be read: {error}"
-    if "target" not in arrays:
-        return "predictions have no `target`"
-    for condition in conditions:
-        if f"pred:{condition}" not in arrays:
-            return f"no predictions for condition {condition}"
-        found, rows = len(arrays[f"pred:{condition}"]), len(arrays["target"])
-        if found != rows:
-            return f"condition {condition}: {found} predictions for {rows} rows"
-    return None

@@ -1,54 +1,26 @@
 """Cells on this machine: in this process, or in persistent worker processes that may die without harm.
 
-A worker imports torch once (seconds) and runs cell after cell, with one torch thread on a CPU, or on its own GPU. A
-worker that
-dies takes only its cell with it: the cell is recorded as failed and the worker is replaced. Workers die with their
-parent.
+A worker imports torch once (seconds) and runs cell after cell, with one torch thread on a CPU, or on its own GPUs. A
+worker that dies takes only its cell with it: the cell is recorded as failed and the worker is replaced. Workers die
+with their parent.
 """
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
+from benchmark.executors.pool import Crew, NotStored, Pool, Settings, Stop, Word, Worker, WorkerDied, bury, tell
+from benchmark.lifeline import die_with
 from benchmark.plan import Cell
 from leaderboard.record import Record
 from leaderboard.store import Store
 
-
-@dataclass(frozen=True)
-class Settings:
-    """How cells are run.
-
-    Attributes:
-        workers: Processes; 0 runs in this process, for a debugger. None: one per GPU, or one per CPU core.
-        per_gpu: Small cells that share one GPU.
-    """
-
-    results: str
-    plugins: tuple[str, ...] = ()
-    workers: int | None = None
-    per_gpu: int = 1
-    checkpoint: bool = True
-
-
-class WorkerDied(RuntimeError):
-    """A worker process ended in the middle of a cell: out of memory, a crash in native code, or a kill."""
-
-
-class Stop(threading.Event):
-    """Set it to let the running cells end and start no more."""
+__all__ = ["Settings", "Stop", "WorkerDied", "default_workers", "execute"]
 
 
 def execute(cells: Sequence[Cell], settings: Settings, stop: Stop | None = None) -> Iterator[Record]:
@@ -56,170 +28,158 @@ def execute(cells: Sequence[Cell], settings: Settings, stop: Stop | None = None)
     stop = stop or Stop()
     if settings.workers == 0:
         yield from _in_process(cells, settings, stop)
-    else:
-        yield from _Pool(cells, settings, stop).run()
+    elif cells:
+        yield from Pool(cells, settings, stop, _Processes(cells, settings)).run()
 
 
-def default_workers(per_gpu: int = 1) -> int:
-    """One worker per GPU (times `per_gpu`), or one per core this process may use."""
+def default_workers(per_gpu: int = 1, devices: int = 1, device: str = "auto") -> int:
+    """Cells that can run at once: one per GPU (times `per_gpu`) or core, fewer when each takes several.
+
+    Raises:
+        ValueError: If a cell asks for more GPUs than there are.
+    """
     import torch
 
-    if torch.cuda.is_available():
-        return torch.cuda.device_count() * per_gpu
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda", "gpu") else 0
+    if gpus:
+        if devices > gpus:
+            raise ValueError(f"a cell takes {devices} GPUs (devices = {devices}), this machine has {gpus}")
+        if devices > 1 and per_gpu > 1:
+            raise ValueError("--workers-per-gpu packs cells of one device; these take several GPUs each")
+        return gpus // devices * per_gpu
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // devices)
+
+
+def gpus_of(slot: int, devices: int, count: int, visible: str | None = None) -> str:
+    """The GPUs of a worker, as CUDA_VISIBLE_DEVICES: `devices` neighbours, shared by slots when they are all taken.
+
+    Args:
+        slot: The worker's number.
+        devices: GPUs of one cell.
+        count: GPUs of this machine.
+        visible: CUDA_VISIBLE_DEVICES of the parent, as a scheduler sets it.
+    """
+    names = visible.split(",") if visible else [str(i) for i in range(count)]
+    first = slot % (count // devices) * devices
+    return ",".join(names[first : first + devices])
 
 
 def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterator[Record]:
     import torch
 
-    from benchmark.runner import run_cell
-
     # The same number of threads as a worker has: sums of floats depend on it.
     threads = torch.get_num_threads()
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
+    store = Store(settings.results)
     try:
         for cell in cells:
             if stop.is_set():
                 return
-            yield run_cell(cell, Store(settings.results), checkpoint=settings.checkpoint)
+            word = tell(cell, store, settings)
+            if word.kind == "finished":
+                yield Record.from_json(word.text)
+                continue
+            record = bury(cell, store, NotStored(word.text))
+            if isinstance(record, Exception):
+                raise record
+            yield record
     finally:
         torch.set_num_threads(threads)
 
 
-class _Pool:
-    """Persistent workers, each with a pipe: one cell at a time goes in, the word that it is written comes out."""
+class _Processes(Crew):
+    """Persistent worker processes, each with a pipe."""
 
-    def __init__(self, cells: Sequence[Cell], settings: Settings, stop: Stop) -> None:
-        self.waiting = deque(cells)
+    def __init__(self, cells: Sequence[Cell], settings: Settings) -> None:
+        import torch
+
+        trainer = cells[0].trainer  # of the matrix, so the same for all
         self.settings = settings
-        self.stop = stop
-        self.store = Store(settings.results)
-        count = default_workers(settings.per_gpu) if settings.workers is None else settings.workers
-        self.slots = range(min(count, len(cells)))
-        self.workers: dict[Connection, _Worker] = {}
+        self.devices = int(trainer.get("devices", 1))
+        device = trainer.get("accelerator", "auto")
+        self.room = default_workers(settings.per_gpu, self.devices, device)
+        if settings.workers is not None:
+            self.room = settings.workers
+        self.gpus = torch.cuda.device_count() if device in ("auto", "cuda", "gpu") else 0
 
-    def run(self) -> Iterator[Record]:
-        try:
-            for slot in self.slots:
-                self._start(slot)
-            while self.workers:
-                for pipe in wait(list(self.workers), timeout=0.5):
-                    worker = self.workers[pipe]  # pyright: ignore[reportArgumentType] - pipes are what we wait for
-                    record = worker.result(self.store)
-                    if record is not None:
-                        yield record
-                    if not worker.alive:
-                        del self.workers[worker.pipe]
-                        if self.waiting and not self.stop.is_set():
-                            self._start(worker.slot)
-                    elif not self._feed(worker):
-                        worker.dismiss()
-                        del self.workers[worker.pipe]
-        finally:
-            for worker in self.workers.values():
-                worker.kill()
+    def places(self) -> int:
+        return self.room
 
-    def _start(self, slot: int) -> None:
-        worker = _Worker(slot, self.settings)
-        self.workers[worker.pipe] = worker
+    def hire(self, slot: int) -> _Process:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        gpus = gpus_of(slot, self.devices, self.gpus, visible) if self.gpus else None
+        return _Process(slot, self.settings, gpus)
 
-    def _feed(self, worker: _Worker) -> bool:
-        """Give the worker its next cell; False if there is none for it."""
-        if self.stop.is_set() or not self.waiting:
-            return False
-        return worker.send(self.waiting.popleft())
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
+        pipes = {worker.pipe: worker for worker in workers if isinstance(worker, _Process)}
+        ready = wait(list(pipes), timeout=seconds)
+        return [(pipes[pipe], pipes[pipe].hear()) for pipe in ready]  # pyright: ignore[reportArgumentType]
 
 
-class _Worker:
+class _Process(Worker):
     """One worker process, seen from the parent."""
 
-    def __init__(self, slot: int, settings: Settings) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+    def __init__(self, slot: int, settings: Settings, gpus: str | None) -> None:
         self.slot = slot
-        self.cell: Cell | None = None
-        self.alive = True
+        context = multiprocessing.get_context("spawn")
+        self.pipe, self.theirs = context.Pipe()
         self.process = context.Process(
-            target=_work, args=(theirs, slot, settings, os.getpid()), name=f"polymodal-worker-{slot}", daemon=True
+            target=_work,
+            args=(self.theirs, settings, gpus, os.getpid()),
+            name=f"polymodal-worker-{slot}",
+            daemon=True,
         )
+
+    def start(self) -> None:
         self.process.start()
-        theirs.close()
+        self.theirs.close()
 
-    def send(self, cell: Cell) -> bool:
-        self.cell = cell
-        with suppress(BrokenPipeError):  # it died idle: `result` will say so
+    def send(self, cell: Cell) -> None:
+        with suppress(BrokenPipeError):  # it died idle: `hear` will say so
             self.pipe.send(cell)
-        return True
 
-    def result(self, store: Store) -> Record | None:
-        """What the worker has to say: ready (None), a finished cell, or, if it died, the failure of its cell."""
+    def hear(self) -> Word:
         try:
-            ended = self.pipe.recv()
+            return Word(*self.pipe.recv())
         except (EOFError, OSError):
-            return self._buried(store)
-        self.cell = None
-        return None if ended is None else Record.from_json(ended)
+            self.process.join()
+            code = self.process.exitcode or 0
+            return Word("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
 
     def dismiss(self) -> None:
-        """Let an idle worker go."""
         with suppress(BrokenPipeError):
             self.pipe.send(None)
         self.process.join(timeout=10)
         self.kill()
 
     def kill(self) -> None:
-        if self.process.is_alive():
+        if self.process.pid is not None:
             self.process.kill()
-        self.process.join()
+            self.process.join()
         self.pipe.close()
 
-    def _buried(self, store: Store) -> Record | None:
-        from benchmark.runner import record_death
 
-        self.process.join()
-        self.alive = False
-        code = self.process.exitcode or 0
-        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if self.cell is None:
-            raise WorkerDied(f"worker {self.slot} could not start ({cause}); the error is above")
-        return record_death(self.cell, store, WorkerDied(f"the worker died in the middle of this cell: {cause}"))
-
-
-def _work(pipe: Connection, slot: int, settings: Settings, parent: int) -> None:
+def _work(pipe: Connection, settings: Settings, gpus: str | None, parent: int) -> None:
     """The life of a worker."""
-    _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: running cells end
+    die_with(parent)
+    # Ctrl-C, and the SIGTERM a scheduler sends to all processes of a job, are the parent's to handle: cells may end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # before CUDA wakes up
     import torch
 
-    if torch.cuda.is_available():
-        torch.cuda.set_device(slot % torch.cuda.device_count())
-    else:
-        torch.set_num_threads(1)
-    from benchmark.runner import run_cell
+    import benchmark.runner  # noqa: F401 - now, so that no cell's time counts it
     from datamodules.registry import load_plugin
 
+    if gpus is None:
+        torch.set_num_threads(1)
     for plugin in settings.plugins:
         load_plugin(plugin)
     store = Store(settings.results)
-    with suppress(EOFError, BrokenPipeError, OSError):
-        pipe.send(None)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send(Word("ready"))
         while (cell := pipe.recv()) is not None:
-            pipe.send(run_cell(cell, store, checkpoint=settings.checkpoint).to_json())
-
-
-def _die_with(parent: int) -> None:
-    """End this process when its parent ends, even by SIGKILL: an orphan would hold its cell's lock."""
-    if sys.platform == "linux":
-        libc: Any = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
-        return
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+            pipe.send(tell(cell, store, settings))

@@ -19,8 +19,7 @@ from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
 from methods.functional import centers
-from methods.functional.retrieval import recall_at_k
-from methods.metrics import trivial_score
+from methods.metrics import evaluate, trivial_score
 from methods.skewed_mean import SkewedMean, normalized_mutual_information
 
 Objective = Callable[[Tensor], Tensor]
@@ -39,7 +38,6 @@ OBJECTIVES: dict[str, Objective | None] = {
     "B: farthest, lam 4": lambda W: centers.farthest(W, 4.0),
     "B: r1, gamma -4": lambda W: centers.r1(W, -4.0),
 }
-KS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -127,8 +125,8 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
     labels, inputs = test.target, {name: test.inputs[name][:] for name in data.task.names}
     raw = torch.cat([x.flatten(1).float() for x in inputs.values()], dim=1)
     found = [
-        Floor("random ranking", {1: trivial_score(data.task, data.splits["train"].target, labels)}, None),
-        _floor("raw features", [raw], labels),
+        Floor("random ranking", {1: trivial_score(data.task, data.splits["train"].target, labels, test.gallery)}, None),
+        _floor("raw features", [raw], data),
     ]
     untrained = []
     for seed in range(seeds):
@@ -137,13 +135,14 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
         with torch.no_grad():
             rows = [method(batch.inputs, batch.present).fused for batch in data.test_dataloader()]
         untrained.append(torch.cat(rows))
-    return [*found, _floor(f"untrained network, {seeds} seeds", untrained, labels)]
+    return [*found, _floor(f"untrained network, {seeds} seeds", untrained, data)]
 
 
-def _floor(name: str, embeddings: Sequence[Tensor], labels: Tensor) -> Floor:
-    recalls = [recall_at_k(x, x, labels, labels, KS, exclude_self=True) for x in embeddings]
-    nmi = [normalized_mutual_information(x, labels) for x in embeddings]
-    return Floor(name, {k: sum(r[k] for r in recalls) / len(recalls) for k in KS}, sum(nmi) / len(nmi))
+def _floor(name: str, embeddings: Sequence[Tensor], data: DataModule) -> Floor:
+    test, ks = data.splits["test"], data.task.ks
+    scores = [evaluate(data.task, x, test.target, test.gallery) for x in embeddings]
+    nmi = [normalized_mutual_information(x, test.target) for x in embeddings]
+    return Floor(name, {k: sum(s[f"recall_at_{k}"] for s in scores) / len(scores) for k in ks}, sum(nmi) / len(nmi))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,9 +189,9 @@ def _run_floors(args: argparse.Namespace) -> int:
         return 2
     found = floors(data, args.seeds, args.embedding)
     print(f"{args.floors}: recall on unseen classes of what learnt nothing")
-    print(f"{'floor':32}" + "".join(f"{f'R@{k}':>8}" for k in KS) + f"{'NMI':>8}")
+    print(f"{'floor':32}" + "".join(f"{f'R@{k}':>8}" for k in data.task.ks) + f"{'NMI':>8}")
     for floor in found:
-        cells = [floor.recall.get(k) for k in KS] + [floor.nmi]
+        cells = [floor.recall.get(k) for k in data.task.ks] + [floor.nmi]
         print(f"{floor.name:32}" + "".join(f"{'':>8}" if v is None else f"{v:8.3f}" for v in cells))
     _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in found])
     return 0

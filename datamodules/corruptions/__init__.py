@@ -22,7 +22,7 @@ from datamodules.spec import Modality
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from datamodules.base import Gathered
+    from datamodules.base import Gathered, Stored
 
 __all__ = [
     "Draw",
@@ -102,7 +102,7 @@ def corrupt(
     severity: int,
     key: int,
     modality: Modality,
-    split: Tensor | Gathered | None = None,
+    split: Tensor | Gathered | Stored | None = None,
 ) -> Tensor:
     """Corrupt a batch of one modality.
 
@@ -132,7 +132,7 @@ def apply(
     parameter: Parameter,
     key: int,
     modality: Modality,
-    split: Tensor | Gathered | None = None,
+    split: Tensor | Gathered | Stored | None = None,
 ) -> Tensor:
     """`corrupt` with a parameter that need not be in the table, as its calibration needs."""
     if len(x) == 0:

@@ -16,7 +16,7 @@ from datamodules.spec import Kind, Modality
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from datamodules.base import Gathered
+    from datamodules.base import Gathered, Stored
 
 Parameter = float | tuple[float, ...]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,7 +56,7 @@ class Draw:
     key: int
     row: Tensor
     modality: Modality
-    split: Tensor | Gathered | None = None
+    split: Tensor | Gathered | Stored | None = None
 
     def normal(self, *shape: int, stream: int = 0) -> Tensor:
         """`[B, *shape]` standard normals."""

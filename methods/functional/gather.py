@@ -5,6 +5,7 @@ wrong direction. Here the forward is an all-gather and the backward sums the gra
 local slice, so that after DDP's average the gradients equal those of one process that saw all rows.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,6 +18,14 @@ def world() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
+
+
+@torch.no_grad()
+def from_rank_zero(tensors: Iterable[Tensor]) -> None:
+    """Overwrite tensors by those of the first rank."""
+    if world()[1] > 1:
+        for x in tensors:
+            dist.broadcast(x.data, src=0)
 
 
 def row_counts(rows: int, device: torch.device) -> list[int]:
@@ -75,3 +84,58 @@ def rank_mean(total: Tensor, count: Tensor) -> Tensor:
     everyone = count.detach().clone()
     dist.all_reduce(everyone)
     return total * ranks / everyone.clamp(min=1)
+
+
+class _AllRows(torch.autograd.Function):
+    """All-gather of equal row blocks for a loss that every rank computes in full.
+
+    All ranks then hold the same gradient: the own slice is taken without a collective, times the number of ranks, which
+    DDP's average divides by.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        rank, ranks = world()
+        blocks = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(ranks)]
+        dist.all_gather(blocks, x.contiguous())
+        ctx.span = slice(rank * len(x), (rank + 1) * len(x))
+        ctx.ranks = ranks
+        return torch.cat(blocks)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0][ctx.span] * ctx.ranks
+
+
+def all_rows(x: Tensor) -> Tensor:
+    """The rows of all ranks, as many of each, with the gradient of a loss that every rank computes in full."""
+    if world()[1] == 1:
+        return x
+    gathered = _AllRows.apply(x)
+    assert isinstance(gathered, Tensor)
+    return gathered
+
+
+class _RankSum(torch.autograd.Function):
+    """Sum over ranks of what each rank then uses for its own rows: so is the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        total = grads[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+
+def rank_sum(x: Tensor) -> Tensor:
+    """The sum over ranks, with gradient: statistics of the global batch (batch norm)."""
+    if world()[1] == 1:
+        return x
+    total = _RankSum.apply(x)
+    assert isinstance(total, Tensor)
+    return total

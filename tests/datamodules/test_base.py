@@ -38,11 +38,25 @@ def test_ranks_share_the_global_batch(split: Split, shuffle: bool) -> None:
     parts = []
     for rank in range(2):
         with patch("datamodules.base._rank_and_world", return_value=(rank, 2)):
-            parts.append([b.row.tolist() for b in Batches(split, ("a",), 4, shuffle=shuffle, seed=3)])
+            batches = Batches(split, ("a",), 4, shuffle=shuffle, seed=3, share=True)
+            parts.append([b.row.tolist() for b in batches])
+            assert len(batches) == len(parts[-1]) and batches.shared
     if shuffle:
         assert [a + b for a, b in zip(*parts, strict=True)] == whole
-    else:
-        assert sorted(row for batch in parts[0] + parts[1] for row in batch) == list(range(10))
+    else:  # whole batches, so that a loss across rows is that of one device
+        assert parts[0] + parts[1] == whole and all(parts)
+
+
+@pytest.mark.parametrize(("share", "batch_size"), [(False, 4), (True, 8)])
+def test_every_rank_sees_all_rows_in_order_unless_batches_can_be_shared(
+    split: Split, share: bool, batch_size: int
+) -> None:
+    """Closed forms need the whole split; two batches among three ranks would leave one without."""
+    for rank in range(3):
+        with patch("datamodules.base._rank_and_world", return_value=(rank, 3)):
+            batches = Batches(split, ("a",), batch_size, share=share)
+            assert torch.cat([b.row for b in batches]).tolist() == list(range(10))
+            assert not batches.shared
 
 
 def test_uneven_share_is_refused(split: Split) -> None:

@@ -8,11 +8,17 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
+from benchmark.matrix import parse
+from benchmark.plan import make_plan
+from benchmark.runner import run_cell
 from datamodules.cars import Cars
 from datamodules.cub import Cub
 from datamodules.image_retrieval import ImageRetrieval, read_photo
 from datamodules.inshop import Inshop
 from datamodules.sop import Sop
+from datamodules.spec import Modality, Task
+from leaderboard.store import Store
+from methods.metrics import evaluate, ranks, trivial_score
 
 
 @pytest.fixture
@@ -157,9 +163,116 @@ def test_expected_counts(cls, expected):
     assert cls.expected == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "ks"),
+    [("cub", (1, 2, 4, 8)), ("cars", (1, 2, 4, 8)), ("sop", (1, 10, 100, 1000)), ("inshop", (1, 10, 20, 30, 40, 50))],
+)
 @pytest.mark.filterwarnings("ignore:.*as published")
-def test_queries_and_gallery_of_inshop(root):
-    assert load("inshop", root).is_query.tolist() == [True, False, True, False, False]
+def test_recall_at_the_published_ks(name, ks, root):
+    data = load(name, root)
+    test = data.splits["test"]
+    found = evaluate(data.task, torch.eye(8)[: len(test.target)], test.target, test.gallery)
+    assert {key for key in found if key.startswith("recall")} == {f"recall_at_{k}" for k in ks}
+
+
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_queries_of_inshop_are_answered_by_the_gallery_alone(root):
+    data = load("inshop", root)
+    splits = data.splits
+    assert splits["train"].gallery is None
+    assert splits["val"].gallery is None
+    gallery, target = splits["test"].gallery, splits["test"].target
+    assert gallery is not None
+    assert gallery.tolist() == [False, True, False, True, True]
+    # Both queries look alike; their nearest neighbour is the other query, then item 8's first gallery photo.
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [1.0, 0.3], [-1.0, 0.0]])
+    assert ranks(data.task, x, target, gallery).tolist() == [2, -1, 1, -1, -1]
+    found = evaluate(data.task, x, target, gallery)
+    assert found["recall_at_1"] == 0.5
+    assert found["recall_at_10"] == 1
+    assert ranks(data.task, x, target).tolist() != [2, -1, 1, -1, -1]
+    # A random gallery of three has one photo of the first query's item and two of the second's.
+    assert trivial_score(data.task, splits["train"].target, target, gallery) == pytest.approx((1 / 3 + 2 / 3) / 2)
+    assert data.fingerprint() != _without_gallery(data).fingerprint()
+
+
+def _without_gallery(data: ImageRetrieval) -> ImageRetrieval:
+    same = type(data)(size=data.size)
+    same.splits = {name: split._replace(gallery=None) for name, split in data.splits.items()}
+    return same
+
+
+def test_a_gallery_is_ranked_as_a_loop_would(monkeypatch):
+    """Whatever the chunks: every query against every gallery row, one by one."""
+    task = Task("toy", "1", (Modality("a", "vector", (4,)), Modality("b", "vector", (4,))), "retrieval", 3)
+    generator = torch.Generator().manual_seed(0)
+    x, target = torch.randn(40, 4, generator=generator), torch.randint(6, (40,), generator=generator)
+    gallery = (torch.rand(40, generator=generator) < 0.4) & (target != 5)  # nothing answers a 5
+    expected = []
+    for i in range(40):
+        others = gallery.nonzero().squeeze(1)
+        order = others[torch.cosine_similarity(x[i], x[others]).argsort(descending=True)]
+        right = (target[order] == target[i]).nonzero()
+        expected.append(-1 if gallery[i] or not len(right) else int(right[0]) + 1)
+    assert -1 in [e for e, g in zip(expected, gallery.tolist(), strict=True) if not g]
+    for similarities in (1, 100, 2**22):
+        monkeypatch.setattr("methods.metrics.SIMILARITIES", similarities)
+        assert ranks(task, x, target, gallery).tolist() == expected
+
+
+def test_no_more_similarities_are_alive_than_allowed(monkeypatch):
+    sizes = []
+
+    def spy(queries, gallery, query_labels, gallery_labels, exclude_self, chunk):
+        sizes.append(chunk * len(gallery))
+        return torch.zeros(len(queries), dtype=torch.long)
+
+    monkeypatch.setattr("methods.metrics.first_positive_rank", spy)
+    task = Task("toy", "1", (Modality("a", "vector", (4,)), Modality("b", "vector", (4,))), "retrieval", 3)
+    rows = torch.zeros(60_502, 2)
+    target, half = torch.zeros(60_502, dtype=torch.long), torch.arange(60_502) % 2 == 0
+    for gallery in (None, half):
+        ranks(task, rows, target, gallery)
+    assert len(sizes) == 2
+    assert max(sizes) <= 2**22
+
+
+@pytest.mark.filterwarnings("ignore:.*as published")
+def test_a_cell_on_inshop_is_scored_by_the_gallery(root, tmp_path):
+    """Through training, sweep and summary: NMI and the recalls between modalities are those of all test photos."""
+    make_inshop(root)
+    matrix = parse(
+        {
+            "methods": [{"name": "skewed_mean", "kind": "none"}],
+            "datasets": [{"name": "inshop", "size": 8}],
+            "conditions": ["missing"],
+            "baselines": False,
+            "recipe": {"epochs": 1, "width": 8, "batch_size": 4},
+        },
+        "test",
+    )
+    (cell,) = make_plan(matrix).cells
+    store = Store(tmp_path / "results")
+    store.prepare()
+    record = run_cell(cell, store)
+    assert record.status == "ok", record.error
+    assert record.trivial == pytest.approx(0.5)
+    stored = store.predictions(cell.id)
+    for condition in record.conditions:
+        rank = stored[f"pred:{condition.id}"]
+        assert (rank > 0).tolist() == [True, False, True, False, False]
+        assert condition.score == pytest.approx((rank[rank > 0] == 1).mean())
+        assert condition.metrics["recall_at_50"] == 1
+    assert 0 <= record.summary["nmi"] <= 1
+    assert "recall_at_1_whole_to_fused" in record.summary
+
+
+def test_ks_rise_from_one():
+    pair = (Modality("a", "vector", (4,)), Modality("b", "vector", (4,)))
+    assert Task("toy", "1", pair, "pairs", 0).ks == (1, 5, 10)
+    assert Task("toy", "1", pair, "multiclass", 3).ks == ()
+    with pytest.raises(ValueError, match="`ks`"):
+        Task("toy", "1", pair, "retrieval", 3, ks=(10, 20))
 
 
 @pytest.mark.filterwarnings("ignore:.*as published")

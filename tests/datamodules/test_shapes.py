@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from benchmark.evaluate import sweep
+from benchmark.plan import build_method
+from benchmark.seeds import seed_all
+from benchmark.trainer import fit
 from datamodules import shapes, shapes_count, shapes_depth
 from datamodules.shapes import COLOURS, SHAPES, SIZE, Scenes, cached, distinct, draw_scenes, render
 from datamodules.shapes_count import ShapesCount
 from datamodules.shapes_depth import ShapesDepth
+from leaderboard.record import Condition
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +146,25 @@ def test_cache_is_read_and_a_damaged_file_is_rebuilt(tmp_path) -> None:
     stored.write_bytes(stored.read_bytes()[:-7])
     assert cached("t", build)["x"].tolist() == [0, 1, 2, 3, 4]
     assert len(built) == 2
+
+
+@pytest.mark.slow
+def test_depth_task_needs_both_modalities() -> None:
+    """Either image alone stays below .75 and a good fusion reaches .95: the difficulty the dataset promises."""
+    datamodule = ShapesDepth()
+    recipe = {"width": 32, "epochs": 5, "batch_size": 64, "lr": 2e-3}
+
+    def score(name: str, **options: str) -> float:
+        seed_all("shapes_depth", 0, "init")
+        method = build_method(name, options, datamodule.task, recipe)
+        fit(method, datamodule)
+        return sweep(method, datamodule, (Condition("clean", 0.0),)).conditions[0].score
+
+    assert score("channel_exchange") >= 0.95
+    assert score("unimodal", modality="rgb") < 0.75
+    assert score("unimodal", modality="depth") < 0.75
+    # The same network, with nothing exchanged between the modalities.
+    assert score("channel_exchange", exchange="none") < 0.75
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ def test_round_trip(extra: list[Condition]) -> None:
 
 
 def test_non_finite_numbers_become_null() -> None:
-    assert '"nan": null' in record(summary={"nan": float("nan")}).to_json()
+    text = record(summary={"nan": float("nan")}).to_json()
+    assert '"nan": null' in text and Record.from_json(text).summary == {"nan": None}
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_non_finite_numbers_become_null() -> None:
         (record().to_json().replace('"seed"', '"sedes"'), "unknown fields"),
         (record(conditions=()).to_json(), "first condition must be `clean`"),
         (record(extra=(Condition("clean", 0.1),)).to_json(), "not unique"),
-        (record(conditions=(Condition("clean", float("nan")),)).to_json(), "not a finite number"),
+        (record(conditions=(Condition("clean", float("nan")),)).to_json(), r"Expected `float`, got `null` .*score"),
         (record(status="failed").to_json(), "must carry its error"),
-        (record(status="maybe").to_json(), "status must be"),
+        (record(status="maybe").to_json(), r"Invalid enum value 'maybe' - at `\$.status`"),
     ],
 )
 def test_what_cannot_be_trusted_is_refused(text: str, message: str) -> None:

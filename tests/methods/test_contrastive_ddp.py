@@ -15,8 +15,12 @@ from torch import distributed as dist
 
 ROWS = 72  # of both processes together
 SHARES = {"even": (36, 36), "uneven": (40, 32)}
-# dccae adds a mean over rows: with unequal shares DDP's average is not the global mean, in any method.
-CASES = [(name, share) for name in ("contrastive", "contrastive_hinge", "dcca", "dccae") for share in SHARES][:-1]
+# Methods that gather in their loss bear unequal shares; the others get the global batch, which has equal ones.
+CASES = [
+    *((name, share) for name in ("contrastive", "contrastive_hinge") for share in SHARES),
+    ("dcca", "even"),
+    ("dccae", "even"),
+]
 
 
 def rows(views: int = 2) -> list[Tensor]:
@@ -34,6 +38,7 @@ def gradients(name: str, mine: slice) -> dict[str, Tensor]:
     """Of the method's own coordination loss, for these rows."""
     from datamodules.spec import Batch, Modality, Task
     from methods.base import Recipe
+    from methods.global_batch import global_batch
     from methods.registry import methods
 
     task = Task("two", "1", (Modality("a", "vector", (5,)), Modality("b", "vector", (6,))), "multiclass", 3)
@@ -43,7 +48,10 @@ def gradients(name: str, mine: slice) -> dict[str, Tensor]:
     a, b = (x[mine].double() for x in rows())
     target = torch.arange(ROWS)[mine] // 2  # every row has one duplicate, some of them on the other rank
     batch = Batch({"a": a, "b": b}, target, torch.ones(len(a), 2, dtype=torch.bool), torch.arange(ROWS)[mine])
-    terms = method.coordinate(method(batch.inputs, batch.present), batch)
+    out = method(batch.inputs, batch.present)
+    if not method.gathers:
+        out, batch = global_batch(out, batch)
+    terms = method.coordinate(out, batch)
     torch.stack(list(terms.values())).sum().backward()
     return {n: p.grad for n, p in method.named_parameters() if p.grad is not None}
 
@@ -56,6 +64,18 @@ def naive(mine: slice) -> Tensor:
     w = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     a, b = (x[mine].double() for x in rows())
     clip_loss(a @ w, b[:, :3], 5.0).backward()
+    assert w.grad is not None
+    return w.grad
+
+
+def correlation(mine: slice) -> Tensor:
+    """The gradient of deep CCA's loss, gathered by itself."""
+    from methods.functional.cca import dcca_loss
+
+    torch.manual_seed(0)
+    w = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    a, b = (x[mine].double() for x in rows())
+    dcca_loss(a @ w, b[:, 3:], 1e-2, distributed=True).backward()
     assert w.grad is not None
     return w.grad
 
@@ -80,6 +100,9 @@ def worker(rank: int, folder: Path) -> None:
     without = naive(share_of(rank, "even"))
     dist.all_reduce(without)
     found["naive"] = {"w": without / 2}
+    own = correlation(share_of(rank, "uneven"))
+    dist.all_reduce(own)
+    found["correlation"] = {"w": own / 2}
     found["moments/shared"] = moments(share_of(rank, "uneven"))
     found["moments/same rows"] = moments(slice(0, ROWS))
     torch.save(found, folder / f"{rank}.pt")
@@ -117,6 +140,12 @@ def test_two_processes_have_the_gradients_of_one(
 @pytest.mark.slow
 def test_without_a_gather_the_gradient_is_another(both: list[dict[str, dict[str, Tensor]]]) -> None:
     assert float((both[0]["naive"]["w"] - naive(slice(0, ROWS))).abs().max()) > 1e-3
+
+
+@pytest.mark.slow
+def test_the_correlations_of_unequal_shares_are_those_of_all_rows(both: list[dict[str, dict[str, Tensor]]]) -> None:
+    for found in both:
+        torch.testing.assert_close(found["correlation"]["w"], correlation(slice(0, ROWS)), atol=1e-9, rtol=0)
 
 
 @pytest.mark.slow

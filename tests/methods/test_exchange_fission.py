@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmark.trainer import fit
+from datamodules.base import DataModule, Split
 from datamodules.spec import Batch, Modality, Task
 from methods import Output, Recipe, Tokens, methods
+from methods.base import Base
 from methods.channel_exchange import PrivateNorm, draw, swap
 from methods.factorized import Latents, match_prior, some_hidden
 from methods.functional.exchange import exchange_channels
@@ -155,6 +158,49 @@ def test_a_modality_no_row_has_keeps_its_statistics() -> None:
     norm, there = PrivateNorm(2, 3), torch.tensor([[True] * 4, [False] * 4])
     out = norm(torch.randn(2, 4, 3, 2, 2), there)
     assert out.isfinite().all() and torch.equal(norm.mean[1], torch.zeros(3)) and (norm.mean[0] != 0).all()
+
+
+class Halves(DataModule):
+    """A few random images with random labels: enough for steps and epochs."""
+
+    def describe(self) -> Task:
+        return images()
+
+    def load(self) -> dict[Any, Split]:
+        generator = torch.Generator().manual_seed(0)
+
+        def split(rows: int) -> Split:
+            inputs = {m.name: torch.randn(rows, *m.shape, generator=generator) for m in self.task.modalities}
+            return Split(inputs, torch.randint(3, (rows,), generator=generator))
+
+        return {"train": split(64), "val": split(16), "test": split(16)}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_share_of_exchanged_channels_is_recorded_per_layer_and_epoch(wrapped: bool) -> None:
+    recipe = Recipe(width=WIDTH, epochs=3, batch_size=16, lr=2e-2, patience=3)
+    torch.manual_seed(0)
+    options = {"threshold": 0.4, "penalty": 10.0}  # high and heavy: scales fall below it within a few steps
+    cls = methods.get("skewed_mean" if wrapped else "channel_exchange")
+    given: dict[str, Any] = {"base": Base("channel_exchange", options), "kind": "none"} if wrapped else options
+    method = cls(images(), recipe, **given)
+    (stage,) = fit(method, Halves())
+    exchanging = method.base if wrapped else method
+    shares = [[epoch[f"exchanged_{layer}"] for layer in range(3)] for epoch in stage["history"]]
+    assert len(shares) == stage["epochs"] == 3
+    assert shares[0] != shares[-1]
+    assert max(shares[-1]) > 0
+    # The weights that were kept are those of the best epoch.
+    kept = [float(dead.float().mean()) for dead in exchanging.network.dead()]
+    assert kept == pytest.approx(shares[stage["best_epoch"]])
+    assert not any(name.startswith("exchanged") for name in fit(build("concat", images()), Halves())[0]["history"][0])
+
+
+@pytest.mark.parametrize(("kind", "share"), [("none", 0.0), ("random", 0.25)])
+def test_the_twins_exchange_what_they_say(kind: str, share: float) -> None:
+    found = build("channel_exchange", images(), exchange=kind).progress()
+    assert set(found) == {"exchanged_0", "exchanged_1", "exchanged_2"}
+    assert list(found.values()) == pytest.approx([share] * 3)  # half of each modality's half of the channels
 
 
 def test_ensemble_weights_learn_from_the_ensemble_alone() -> None:

@@ -1,0 +1,83 @@
+"""Which channels channel exchange swapped: the share of each layer's channels against the epoch, from the records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from leaderboard.merge import BoardError, gather
+from leaderboard.record import Record
+
+PREFIX = "exchanged_"  # of the numbers `channel_exchange.progress` leaves in the training history
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+Curves = dict[str, list[float]]  # layer -> share after each epoch
+
+
+def curves(record: Record) -> Curves:
+    """Share of exchanged channels per layer and epoch of a record's training; empty if the method exchanges nothing."""
+    found: Curves = {}
+    for stage in record.training:
+        for epoch in stage.get("history", ()):
+            for name, value in epoch.items():
+                if name.startswith(PREFIX):
+                    found.setdefault(name.removeprefix(PREFIX), []).append(float(value))
+    return found
+
+
+def plot(found: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -> None:
+    """One row of panels per dataset, one panel per method; a colour per layer, a line per seed."""
+    columns = max(len(methods) for methods in found.values())
+    figure = Figure(figsize=(1 + 3.2 * columns, 0.6 + 2.5 * len(found)), layout="constrained")
+    panels = figure.subplots(len(found), columns, sharey=True, squeeze=False)
+    for row, (dataset, methods) in zip(panels, found.items(), strict=True):
+        for axes in row[len(methods) :]:
+            axes.set_axis_off()
+        for axes, (label, seeds) in zip(row, methods.items(), strict=False):
+            axes.set_title(f"{label}\n{dataset}", fontsize=8)
+            axes.set(xlabel="epoch", ylim=(-0.03, 1.03))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            for i, layers in enumerate(seeds):
+                for (layer, shares), colour in zip(layers.items(), COLOURS * len(layers), strict=False):
+                    epochs = range(1, len(shares) + 1)
+                    axes.plot(epochs, shares, color=colour, lw=1.2, label=f"layer {layer}" if i == 0 else None)
+        row[0].set_ylabel("share of channels exchanged")
+        row[0].legend(frameon=False, fontsize=7)
+    figure.savefig(path, dpi=130)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `polymodal study exchange`."""
+    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    parser.add_argument("--out", type=Path, default=Path("results/studies/exchange"), help="folder of plot and numbers")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the last epoch's shares; write plot and `exchange.json`."""
+    try:
+        records = gather([args.results]).records
+    except BoardError as error:
+        print(error)
+        return 2
+    found: dict[str, dict[str, list[Curves]]] = {}
+    for record in records:
+        if layers := curves(record):
+            found.setdefault(record.dataset, {}).setdefault(record.label, []).append(layers)
+    if not found:
+        print(f"no record in {args.results} has shares of exchanged channels: `polymodal run exchange` makes some")
+        return 2
+    args.out.mkdir(parents=True, exist_ok=True)
+    print(f"{'dataset':16}{'method':36}share of exchanged channels per layer after the last epoch, mean of seeds")
+    for dataset, methods in found.items():
+        for label, seeds in methods.items():
+            last = [sum(layers[layer][-1] for layers in seeds) / len(seeds) for layer in seeds[0]]
+            print(f"{dataset:16}{label:36}" + " ".join(f"{share:.2f}" for share in last))
+    plot(found, args.out / "exchange.png")
+    (args.out / "exchange.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"Plot and numbers are in {args.out}")
+    return 0

@@ -1,0 +1,251 @@
+"""A table of feature columns grouped into modalities: what a practitioner has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from datamodules.base import DataModule, Split, SplitName
+from datamodules.data_folder import find_data
+from datamodules.registry import did_you_mean, register
+from datamodules.spec import Modality, Target, Task
+from datamodules.standardise import moments, standardise
+from datamodules.user_split import class_numbers, split_by_name, split_by_shares
+
+Floats = NDArray[np.float64]
+
+
+class _Table(NamedTuple):
+    """The checked content of the file: rows x columns of each modality, the target and where each row belongs."""
+
+    views: dict[str, Floats]
+    target: NDArray[Any]
+    names: tuple[str, ...]
+    rows: dict[SplitName, NDArray[np.int64]]
+
+
+@register("csv_views")
+class CsvViews(DataModule):
+    """Your CSV file: columns grouped into modalities, a target column, a fixed split.
+
+    Features are standardised with the training rows' moments, and so are regression targets. A row whose cells of one
+    modality are all empty lacks that modality; a row that has some of them is an error, which names it. Rows count
+    from 1, without the header.
+
+    Args:
+        file: The table, absolute or below POLYMODAL_DATA.
+        modalities: Columns of each modality: `{ profile = ["0..3"], dm = ["mean", "skew"] }`; `"a..b"` is the range
+            from column a to column b. Without a header columns are called 0, 1, ...
+        target: The target's column; of a multilabel task the columns of its labels, 0 or 1 each.
+        task: What the target is. Classes are numbered in order; F1 of two classes is that of the second.
+        metric: Name of the score; empty means the default of the task.
+        split: A column that says train, val or test, or three shares: then the split is stratified by class and fixed
+            by `title`.
+        group: Column with the source of each row; rows of one source stay in one split.
+        header: Whether the first line names the columns.
+        separator: Between cells.
+        title: Of the task; empty means the name of the file.
+    """
+
+    licence = "yours"
+    citation = "yours"
+    source = "folder: a CSV file of yours"
+
+    def __init__(
+        self,
+        *,
+        file: str = "",
+        modalities: Mapping[str, Sequence[str]] | None = None,
+        target: str | Sequence[str] = "target",
+        task: Literal["multiclass", "multilabel", "regression"] = "multiclass",
+        metric: str = "",
+        split: str | Sequence[float] = (0.6, 0.2, 0.2),
+        group: str = "",
+        header: bool = True,
+        separator: str = ",",
+        title: str = "",
+    ) -> None:
+        super().__init__()
+        self.file = file
+        self.modalities = {} if modalities is None else modalities
+        self.targets = (target,) if isinstance(target, str) else tuple(target)
+        self.kind: Target = task
+        self.metric = metric
+        self.split = split
+        self.group = group
+        self.header = header
+        self.separator = separator
+        self.title = title
+        if task != "multilabel" and len(self.targets) != 1:
+            raise ValueError(f"`target` of a {task} task is one column, got {list(self.targets)}")
+
+    @property
+    def suffix(self) -> str:
+        return f"[{self.title or self._path.stem}]"
+
+    def describe(self) -> Task:
+        table = self._table
+        modalities = tuple(Modality(name, "vector", (x.shape[1],)) for name, x in table.views.items())
+        outputs = len(table.names) if self.kind == "multiclass" else len(self.targets)
+        # Of the content: an edited file is another dataset, and its results are never mixed with the old ones.
+        version = hashlib.sha256(self._path.read_bytes()).hexdigest()[:12]
+        title = self.title or self._path.stem
+        return Task(title, version, modalities, self.kind, outputs, metric=self.metric, class_names=table.names)
+
+    def load(self) -> dict[SplitName, Split]:
+        table = self._table
+        inputs, present = {}, []
+        for name, x in table.views.items():
+            there: NDArray[np.bool_] = np.asarray(np.isfinite(x).all(axis=1))
+            train = table.rows["train"][there[table.rows["train"]]]
+            if not len(train):
+                raise ValueError(f"{self._path}: no training row has the modality {name!r}")
+            x = standardise(x, *moments(x[train]))
+            x[~there] = 0.0
+            inputs[name] = torch.from_numpy(x)
+            present.append(torch.from_numpy(there))
+        target = table.target
+        if self.kind == "regression":
+            target = standardise(target, *moments(target[table.rows["train"]]))
+        y, has = torch.from_numpy(target), torch.stack(present, dim=1)
+        y = y if self.kind == "multiclass" else y.float()
+        splits: dict[SplitName, Split] = {}
+        for name, index in table.rows.items():
+            rows = torch.from_numpy(index)
+            here = None if bool(has.all()) else has[rows]
+            group = None if self._groups is None else torch.from_numpy(self._groups[index])
+            splits[name] = Split({key: x[rows] for key, x in inputs.items()}, y[rows], here, group)
+        return splits
+
+    @cached_property
+    def _path(self) -> Path:
+        return find_data(self.file, "`file`")
+
+    @cached_property
+    def _frame(self) -> pd.DataFrame:
+        """The columns asked for; those that are no features as text."""
+        labels = {*(self.targets if self.kind == "multiclass" else ()), self.group}
+        labels |= {self.split} if isinstance(self.split, str) else set()
+        try:
+            first = pd.read_csv(self._path, sep=self.separator, header=0 if self.header else None, nrows=1)
+            frame = pd.read_csv(
+                self._path,
+                sep=self.separator,
+                header=0 if self.header else None,
+                dtype={column: str for column in first.columns if str(column) in labels},
+                low_memory=False,
+            )
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+            raise ValueError(f"{self._path} is not a table: {str(error).strip()}") from None
+        return frame.set_axis([str(column) for column in frame.columns], axis="columns")
+
+    @cached_property
+    def _table(self) -> _Table:
+        where = self._path
+        if len(self.modalities) < 2:
+            raise ValueError(
+                f"{where}: `modalities` must group columns into two modalities or more: "
+                '{ a = ["x1", "x2"], b = ["y1..y9"] }'
+            )
+        chosen = {name: self._columns(columns) for name, columns in self.modalities.items()}
+        used = [column for columns in (*chosen.values(), self.targets) for column in columns]
+        if repeated := sorted({column for column in used if used.count(column) > 1}):
+            raise ValueError(f"{self._path}: column {repeated[0]!r} is used twice (two modalities, or the target)")
+        views = {name: self._numbers(columns) for name, columns in chosen.items()}
+        self._check_gaps(views, chosen)
+        target, names = self._target()
+        return _Table(views, target, names, self._rows(target))
+
+    def _columns(self, wanted: Sequence[str]) -> list[str]:
+        """Names of columns, with ranges written out."""
+        found: list[str] = []
+        for entry in [wanted] if isinstance(wanted, str) else wanted:
+            first, dots, last = str(entry).partition("..")
+            if dots and entry not in self._frame.columns:
+                start, stop = self._position(first), self._position(last)
+                if stop < start:
+                    raise ValueError(f"{self._path}: the range {entry!r} runs backwards")
+                found += self._frame.columns[start : stop + 1].tolist()
+            else:
+                found.append(self._frame.columns[self._position(str(entry))])
+        if not found:
+            raise ValueError("a modality needs a column")
+        return found
+
+    def _position(self, column: str) -> int:
+        known = self._frame.columns.tolist()
+        if column not in known:
+            raise ValueError(f"{self._path} has no column {column!r}. {did_you_mean(column, known)}")
+        return known.index(column)
+
+    def _numbers(self, columns: Sequence[str]) -> Floats:
+        """`[N, columns]`, NaN where a cell is empty."""
+        found = np.empty((len(self._frame), len(columns)))
+        for j, column in enumerate(columns):
+            cells = self._frame.iloc[:, self._position(column)]
+            numbers = np.asarray(pd.to_numeric(cells, errors="coerce"), dtype=np.float64)
+            bad = cells.notna().to_numpy() & ~np.isfinite(numbers)
+            if bad.any():
+                row = int(bad.argmax())
+                raise ValueError(f"{self._where(row, column)}: {_shown(cells.iloc[row])} is not a finite number")
+            found[:, j] = numbers
+        return found
+
+    def _labels(self, column: str) -> NDArray[np.str_]:
+        cells = self._frame.iloc[:, self._position(column)]
+        if cells.isna().any():
+            raise ValueError(f"{self._where(int(cells.isna().to_numpy().argmax()), column)} is empty")
+        return cells.astype(str).to_numpy(dtype=np.str_)
+
+    def _check_gaps(self, views: Mapping[str, Floats], chosen: Mapping[str, Sequence[str]]) -> None:
+        """A modality is there or not; half of one is a mistake, and so is a row without any."""
+        nothing = np.ones(len(self._frame), dtype=bool)
+        for name, x in views.items():
+            empty = np.isnan(x)
+            partly = empty.any(axis=1) & ~empty.all(axis=1)
+            if partly.any():
+                row = int(partly.argmax())
+                column = chosen[name][int(empty[row].argmax())]
+                raise ValueError(f"{self._where(row, column)} is empty, but other columns of {name!r} are not")
+            nothing &= empty.all(axis=1)
+        if nothing.any():
+            raise ValueError(f"{self._path}, row {int(nothing.argmax()) + 1}: every modality is empty")
+
+    def _target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
+        if self.kind == "multiclass":
+            return class_numbers(self._labels(self.targets[0]))
+        values = self._numbers(self.targets)
+        bad = np.isnan(values)
+        if self.kind == "multilabel":
+            bad = ~np.isin(values, (0.0, 1.0))
+        if bad.any():
+            row, j = (int(i[0]) for i in np.nonzero(bad))
+            expected = "0 or 1" if self.kind == "multilabel" else "a number"
+            cell = self._frame.iloc[row, self._position(self.targets[j])]
+            raise ValueError(f"{self._where(row, self.targets[j])}: expected {expected}, but got {_shown(cell)}")
+        return values, self.targets if self.kind == "multilabel" else ()
+
+    @cached_property
+    def _groups(self) -> NDArray[np.int64] | None:
+        return class_numbers(self._labels(self.group))[0] if self.group else None
+
+    def _rows(self, target: NDArray[Any]) -> dict[SplitName, NDArray[np.int64]]:
+        if isinstance(self.split, str):
+            return split_by_name(self._labels(self.split), self._groups, f"{self._path}, column {self.split!r}")
+        strata = target.astype(np.int64) if self.kind == "multiclass" else np.zeros(len(target), dtype=np.int64)
+        return split_by_shares(self.split, strata, self.title or self._path.stem, self._groups)
+
+    def _where(self, row: int, column: str) -> str:
+        return f"{self._path}, row {row + 1}, column {column!r}"
+
+
+def _shown(cell: object) -> str:
+    return repr(cell.item() if isinstance(cell, np.generic) else cell)

@@ -1,0 +1,213 @@
+"""Any image-text set of the hub or of a folder: captions to retrieve by, or a label to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from datamodules.base import SplitName
+from datamodules.fixed_order import Integers, split_by_class
+from datamodules.hub_table import HubImages, find_folder, open_table
+from datamodules.image_text import ImageText, ImageTextRows, check_text
+from datamodules.registry import did_you_mean, register
+from datamodules.spec import Task
+from datamodules.user_split import MEANT, SPLITS, class_numbers
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+HELD_OUT = 0.1  # of the training images, for each split that is not published
+
+
+class _Read(NamedTuple):
+    """Every row of every table."""
+
+    texts: list[str]
+    image: Integers
+    label: Integers
+    side: list[SplitName]
+
+
+@register("hub_image_text")
+class HubImageText(ImageText):
+    """Any image-text dataset: a hub id or a local folder with an image, a text and, if you like, a label per row.
+
+    With a label column the task is to predict the label from both; without, to retrieve images by texts and texts by
+    images (`pairs`). A text column may hold a list: then the image has several texts. Published splits are kept; if
+    there is no test split the validation split is the test, and what is missing is a tenth of the training images each,
+    stratified by label and fixed. Rows count from 1 in each split.
+
+    Args:
+        path: Folder, absolute or below POLYMODAL_DATA, in a layout that `datasets` reads (images with a metadata.csv,
+            parquet, JSON, `save_to_disk`), else a dataset id of the hub.
+        config: Of the hub's dataset, where it has several.
+        revision: Commit or tag of the hub's dataset: pin it, and nobody can change your results.
+        image_column: Images, or paths of images.
+        text_column: Text, or list of texts.
+        label_column: Class; empty for none.
+        group_column: Rows of one value show the same image (the first is taken) and stay in one split.
+        image_size: Side of the images.
+        length: Words of a text that are kept.
+        min_count: How often a word must be in the training texts to be learnt.
+    """
+
+    licence = "that of the dataset you name"
+    citation = "that of the dataset you name"
+    source = "hub: any dataset id, or a folder of yours"
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        config: str = "",
+        revision: str = "",
+        image_column: str = "image",
+        text_column: str = "text",
+        label_column: str = "",
+        group_column: str = "",
+        image_size: int = 64,
+        length: int = 24,
+        min_count: int = 2,
+    ) -> None:
+        super().__init__(image_size=image_size, length=length, min_count=min_count)
+        self.path = path
+        self.config = config
+        self.revision = revision
+        self.image_column = image_column
+        self.text_column = text_column
+        self.label_column = label_column
+        self.group_column = group_column
+
+    @property
+    def suffix(self) -> str:
+        return f"[{Path(self.path).name}]"
+
+    def describe(self) -> Task:
+        version, modalities = self.content(), self.modalities()
+        if not self.label_column:
+            return Task("hub_image_text", version, modalities, "pairs", 0, shared=("image",))
+        names = self._read[1]
+        return Task("hub_image_text", version, modalities, "multiclass", len(names), class_names=names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a result must know about the split."""
+        published = self._published
+        if len(published) == 3:
+            return ()
+        held = " and ".join(name for name in ("val", "test") if name not in published)
+        return (f"hub_image_text: {held}: {HELD_OUT:.0%} of the published training images each, fixed",)
+
+    def open_images(self) -> HubImages:
+        tables = [(f"{self.path}, split {name}", table) for name, table in self._tables.items()]
+        return HubImages(tables, self.image_column, find_folder(self.path))
+
+    def read_rows(self) -> dict[SplitName, ImageTextRows]:
+        read, _ = self._read
+        side = self._sides(read)
+        target = read.label if self.label_column else read.image
+        found: dict[SplitName, ImageTextRows] = {}
+        for name in SPLITS:
+            own = np.flatnonzero(side == name)
+            if not len(own):
+                raise ValueError(f"{self.path}: the {name} split is empty")
+            texts = [read.texts[i] for i in own]
+            found[name] = ImageTextRows(texts, torch.from_numpy(read.image[own]), torch.from_numpy(target[own]))
+        return found
+
+    @cached_property
+    def _tables(self) -> dict[str, Dataset]:
+        """The splits that are used, by their published names, columns checked."""
+        tables = open_table(self.path, self.config, self.revision)
+        known = {name: table for name, table in tables.items() if name.lower() in MEANT}
+        known = known or (tables if len(tables) == 1 else {})
+        if not known:
+            raise ValueError(f"{self.path}: expected splits train, validation, test, but got {', '.join(tables)}")
+        wanted = [c for c in (self.image_column, self.text_column, self.label_column, self.group_column) if c]
+        for name, table in known.items():
+            for column in wanted:
+                if column not in table.column_names:
+                    there = did_you_mean(column, table.column_names)
+                    raise ValueError(f"{self.path}, split {name}: no column {column!r}. {there}")
+        return known
+
+    @cached_property
+    def _published(self) -> dict[SplitName, str]:
+        """Our splits that are published, and under which name; a lone validation split is the test."""
+        if len(self._tables) == 1:
+            return {"train": next(iter(self._tables))}
+        found: dict[SplitName, str] = {MEANT[name.lower()]: name for name in self._tables}
+        if "test" not in found and "val" in found:
+            found["test"] = found.pop("val")
+        if "train" not in found:
+            raise ValueError(f"{self.path}: expected a train split, but got {', '.join(self._tables)}")
+        return found
+
+    @cached_property
+    def _read(self) -> tuple[_Read, tuple[str, ...]]:
+        """All rows, and the names of the classes."""
+        side_of: dict[str, SplitName] = {name: side for side, name in self._published.items()}
+        texts: list[str] = []
+        image: list[int] = []
+        labels: list[str] = []
+        side: list[SplitName] = []
+        first: dict[str, tuple[int, SplitName]] = {}
+        start = 0
+        for name, table in self._tables.items():
+            cells = self._cells(table)
+            for row in range(len(table)):
+                where = f"{self.path}, split {name}, row {row + 1}"
+                group = str(cells[self.group_column][row]) if self.group_column else str(start + row)
+                position, own = first.setdefault(group, (start + row, side_of[name]))
+                if own != side_of[name]:
+                    raise ValueError(f"{where}: group {group!r} is in the {own} split too")
+                value = cells[self.text_column][row]
+                for text in value if isinstance(value, list) and value else [value]:
+                    texts.append(check_text(text, f"{where}, column {self.text_column!r}"))
+                    image.append(position)
+                    side.append(side_of[name])
+                    if self.label_column:
+                        labels.append(self._label(table, cells[self.label_column][row], where))
+            start += len(table)
+        numbers, names = self._classes(np.array(labels), np.array(side)) if self.label_column else (np.array(image), ())
+        return _Read(texts, np.array(image), numbers, side), names
+
+    def _cells(self, table: Dataset) -> dict[str, Any]:
+        """The columns without images, in memory."""
+        columns = [c for c in (self.text_column, self.label_column, self.group_column) if c]
+        return dict(table.select_columns(list(dict.fromkeys(columns)))[:])
+
+    def _label(self, table: Dataset, value: object, where: str) -> str:
+        from datasets import ClassLabel
+
+        feature = table.features[self.label_column]
+        if isinstance(feature, ClassLabel) and isinstance(value, int) and 0 <= value < len(feature.names):
+            return feature.names[value]
+        if isinstance(feature, ClassLabel) or value is None or value == "":
+            raise ValueError(f"{where}, column {self.label_column!r}: {value!r} is no label")
+        return str(value)
+
+    def _classes(self, labels: Any, side: Any) -> tuple[Integers, tuple[str, ...]]:
+        numbers, names = class_numbers(labels)
+        seen = np.isin(np.arange(len(names)), numbers[side == "train"])
+        if not seen.all():
+            raise ValueError(f"{self.path}: label {names[int((~seen).argmax())]!r} is never in the train split")
+        return numbers, names
+
+    def _sides(self, read: _Read) -> Any:
+        """The split of each row: as published, what is missing cut from the training images."""
+        side = np.array(read.side, dtype=object)
+        missing: Sequence[SplitName] = [name for name in ("val", "test") if name not in self._published]
+        if missing:
+            train = np.flatnonzero(side == "train")
+            shares = (*[HELD_OUT] * len(missing), 1 - HELD_OUT * len(missing))
+            strata = read.label[train] if self.label_column else np.zeros(len(train), dtype=np.int64)
+            parts = split_by_class(strata, shares, "hub_image_text", read.image[train])
+            for name, part in zip(missing, parts, strict=False):
+                side[train[part]] = name
+        return side
