@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -70,6 +70,18 @@ class EasyVqa(DataModule):
     citation = "V. Zhou, easy-VQA (2019)."
     source = f"wheel {EASY_VQA.requirement}"
     wheels = (EASY_VQA,)
+    scores: ClassVar[dict[str, float]] = {
+        "unimodal[image]": 0.370,
+        "unimodal[question]": 0.668,
+        "concat": 0.998,
+        "late": 0.869,
+        "multiplicative": 0.998,
+    }
+    measured = (
+        "2026-11-16, mean test accuracy of 3 seeds: polymodal run core --methods unimodal,concat,late,multiplicative "
+        "--datasets easy_vqa --seeds 3 --conditions none, recipe width 64, epochs 20, batch_size 64, lr 0.002, "
+        "patience 5"
+    )
 
     def describe(self) -> Task:
         modalities = (
