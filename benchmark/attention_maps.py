@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from benchmark.draw_image import draw_image
 from datamodules.base import DataModule, SplitName
 from datamodules.features import Features
 from datamodules.spec import Batch, Modality
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FRAME = 96  # points per axis on which densities are drawn
+EXTENT = (0, 1, 1, 0)  # the unit square of the densities, first row on top
 LINE, EDGE = "#00e5ff", "#ffffff"
 
 
@@ -114,18 +115,9 @@ def density(attended: Attended, points: Tensor) -> Tensor:
     return pi @ component(points, mu, cov)
 
 
-def words(datamodule: DataModule, tokens: Tensor) -> str:
-    """A text in words if the dataset's module has `question_text(tokens)` or the dataset has words, else in ids."""
-    spell = getattr(sys.modules[type(datamodule).__module__], "question_text", None)
-    if callable(spell):
-        return str(spell(tokens))
-    vocabulary = next((w for m in datamodule.task.modalities if (w := datamodule.words(m.name))), ())
-    return " ".join(vocabulary[int(t)] if vocabulary else str(int(t)) for t in tokens if t)
-
-
 def _caption(datamodule: DataModule, batch: Batch, position: int) -> str:
     task = datamodule.task
-    texts = [words(datamodule, batch.inputs[m.name][position]) for m in task.modalities if m.kind == "text"]
+    spelt = [datamodule.spell(name, batch.inputs[name][position]) for name in task.names]
     target = batch.target[position]
     scores = target.float() if target.dim() else torch.eye(task.num_outputs)[int(target)]
     if task.target == "answers":
@@ -133,16 +125,17 @@ def _caption(datamodule: DataModule, batch: Batch, position: int) -> str:
     truth = answer(task.class_names, scores)
     if task.target == "regression":
         truth = f"{float(target):.3g}"
-    return "\n".join([*(textwrap.fill(text, 34) for text in texts), f"answer: {truth}"])
+    return "\n".join([*(textwrap.fill(text, 34) for text in spelt if text), f"answer: {truth}"])
 
 
 def _draw_input(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:
     axis.set_xticks([])
     axis.set_yticks([])
     if modality.kind == "image":
-        _show(axis, value)
+        draw_image(axis, modality, value, extent=EXTENT)
     elif modality.kind == "text":
-        axis.text(0.5, 0.5, textwrap.fill(words(datamodule, value), 26), ha="center", va="center", fontsize=7)
+        spelt = textwrap.fill(datamodule.spell(modality.name, value), 26)
+        axis.text(0.5, 0.5, spelt, ha="center", va="center", fontsize=7, parse_math=False)
     else:
         axis.imshow(value.float().T.numpy(), aspect="auto", origin="lower")
 
@@ -151,21 +144,15 @@ def _draw_attention(axis: Axes, modality: Modality, value: Tensor, datamodule: D
     axis.set_xticks([])
     axis.set_yticks([])
     if len(attended.grid) == 2:
-        _show(axis, value)
+        draw_image(axis, modality, value, extent=EXTENT)
         _draw_map(axis, attended)
     else:
         _draw_curve(axis, attended)
         if modality.kind == "text" and attended.grid == modality.shape:  # an encoder may have tokens of its own
             count = int((value != 0).sum())
-            labels = [words(datamodule, value[i : i + 1]).rstrip("?") for i in range(count)]
+            labels = [datamodule.spell(modality.name, value[i : i + 1]).rstrip("?") for i in range(count)]
             centres = [(i + 0.5) / attended.grid[0] for i in range(count)]
             axis.set_xticks(centres, labels, fontsize=5, rotation=45)
-
-
-def _show(axis: Axes, value: Tensor) -> None:
-    image = value.float().clamp(0, 1).permute(1, 2, 0).numpy()
-    grey = image.shape[2] == 1
-    axis.imshow(image[..., 0] if grey else image[..., :3], extent=(0, 1, 1, 0), cmap="gray" if grey else None)
 
 
 def _draw_map(axis: Axes, attended: Attended) -> None:
@@ -173,7 +160,7 @@ def _draw_map(axis: Axes, attended: Attended) -> None:
     if attended.mixture is None:
         veil = attended.weights.reshape(attended.grid).float()
         veil = 0.85 * (1 - veil / veil.max().clamp_min(1e-12))
-        axis.imshow(torch.zeros(attended.grid).numpy(), extent=(0, 1, 1, 0), cmap="gray", alpha=veil.numpy())
+        axis.imshow(torch.zeros(attended.grid).numpy(), extent=EXTENT, cmap="gray", alpha=veil.numpy())
         return
     height = density(attended, cell_centers((FRAME, FRAME))).reshape(FRAME, FRAME)
     ticks = ((torch.arange(FRAME) + 0.5) / FRAME).numpy()

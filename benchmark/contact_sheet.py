@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from benchmark.draw_image import draw_image
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.spec import Modality, Task
 
@@ -20,10 +20,7 @@ COLUMNS = 10
 
 
 def draw(datamodule: DataModule, path: Path, split: SplitName = "train") -> Path:
-    """Write a PNG with a column per sample and a row per modality, one sample of each class first.
-
-    A text is shown in words if the dataset's module has a function `question_text(tokens)`, in token ids otherwise.
-    """
+    """Write a PNG with a column per sample and a row per modality, one sample of each class first."""
     # Not pyplot: a figure of our own needs no display and leaves no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -81,7 +78,7 @@ def _answer(task: Task, rows: Split, row: int) -> str:
 def _draw_value(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:
     match modality.kind:
         case "image":
-            _draw_image(axis, modality, value)
+            draw_image(axis, modality, value)
         case "sequence":
             # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
             axis.imshow(value.T.numpy(), aspect="auto", origin="lower", cmap="magma", interpolation="nearest")
@@ -90,25 +87,5 @@ def _draw_value(axis: Axes, modality: Modality, value: Tensor, datamodule: DataM
         case "text":
             for side in axis.spines.values():
                 side.set_visible(False)
-            words = textwrap.fill(_words(datamodule, value), 16)
+            words = textwrap.fill(datamodule.spell(modality.name, value), 16)
             axis.text(0.5, 0.5, words, ha="center", va="center", fontsize=6, transform=axis.transAxes, parse_math=False)
-
-
-def _draw_image(axis: Axes, modality: Modality, value: Tensor) -> None:
-    if modality.range is None:
-        low, high = float(value.min()), float(value.max())
-    else:
-        low, high = modality.range
-    if len(value) == 3:
-        shown = (value.permute(1, 2, 0) - low) / max(high - low, 1e-12)
-        axis.imshow(shown.clamp(0, 1).numpy(), interpolation="nearest")
-    else:
-        axis.imshow(value[0].numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
-
-
-def _words(datamodule: DataModule, tokens: Tensor) -> str:
-    read = getattr(sys.modules[type(datamodule).__module__], "question_text", None)
-    if read is not None:
-        return read(tokens)
-    vocabulary = next((w for m in datamodule.task.modalities if (w := datamodule.words(m.name))), ())
-    return " ".join(vocabulary[token] if vocabulary else str(token) for token in tokens.tolist() if token)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from benchmark.draw_image import draw_image
 from datamodules.base import DataModule, SplitName
 from datamodules.corruptions import catalogue, corrupt, corruption_key, severities
 from datamodules.corruptions.registry import LEVELS
@@ -105,12 +105,7 @@ def _draw_value(axis: Axes, modality: Modality, value: Tensor, clean: Tensor, da
     low, high = float(clean.min()), float(clean.max())
     match modality.kind:
         case "image":
-            low, high = modality.range or (low, high)
-            if len(value) == 3:
-                shown = ((value.permute(1, 2, 0) - low) / max(high - low, 1e-12)).clamp(0, 1)
-                axis.imshow(shown.numpy(), interpolation="nearest")
-            else:
-                axis.imshow(value[0].numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+            draw_image(axis, modality, value, like=clean)
         case "sequence":
             # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
             shown = value.T.numpy()
@@ -123,13 +118,7 @@ def _draw_value(axis: Axes, modality: Modality, value: Tensor, clean: Tensor, da
         case "text":
             for side in axis.spines.values():
                 side.set_visible(False)
-            words = textwrap.fill(_words(datamodule, value), 13)
+            words = textwrap.fill(datamodule.spell(modality.name, value), 13)
             axis.text(
                 0.5, 0.5, words, ha="center", va="center", fontsize=5.2, transform=axis.transAxes, parse_math=False
             )
-
-
-def _words(datamodule: DataModule, tokens: Tensor) -> str:
-    """In words if the dataset's module has a function `question_text(tokens)`, in token ids otherwise."""
-    read = getattr(sys.modules[type(datamodule).__module__], "question_text", None)
-    return " ".join(str(token) for token in tokens.tolist() if token) if read is None else read(tokens)

@@ -215,6 +215,13 @@ class DataModule(LightningDataModule, ABC):
         """The word of each token id of a text modality (the one of 0, padding, is empty); `()` if it has no words."""
         return ()
 
+    def spell(self, modality: str, value: Tensor) -> str:
+        """A value of a modality in words, for people to read; "" if it is not said in words."""
+        words = self.words(modality)
+        if not words and self.task.modalities[self.task.names.index(modality)].kind != "text":
+            return ""
+        return " ".join(words[token] if words else str(token) for token in value.tolist() if token)
+
     def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
         """One modality of some rows of a split under a corruption, with the noise every method meets."""
         from datamodules.corruptions import corrupt, corruption_key

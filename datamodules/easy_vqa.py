@@ -93,6 +93,9 @@ class EasyVqa(DataModule):
     def words(self, modality: str) -> tuple[str, ...]:
         return WORDS if modality == "question" else ()
 
+    def spell(self, modality: str, value: torch.Tensor) -> str:
+        return super().spell(modality, value) + "?" if modality == "question" else ""
+
     def load(self) -> dict[SplitName, Split]:
         images, train, test = _read()
         held_out = np.isin(train.image, fixed_order(range(TRAIN_IMAGES), "easy_vqa")[:VALIDATION_IMAGES])
@@ -118,11 +121,6 @@ def parse_images(files: Iterable[bytes]) -> NDArray[np.uint8]:
     """`[N, 3, SIZE, SIZE]` out of PNG files."""
     images = [np.asarray(Image.open(io.BytesIO(file), formats=["PNG"]).convert("RGB")) for file in files]
     return np.stack(images).transpose(0, 3, 1, 2).copy()
-
-
-def question_text(tokens: Iterable[int]) -> str:
-    """The words of a question."""
-    return " ".join(WORDS[token] for token in tokens if token) + "?"
 
 
 @cache

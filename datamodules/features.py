@@ -110,6 +110,9 @@ class Features(DataModule):
     def words(self, modality: str) -> tuple[str, ...]:
         return self.base.words(modality)
 
+    def spell(self, modality: str, value: Tensor) -> str:
+        return self.base.spell(modality, value)
+
     def describe(self) -> Task:
         task = self.base.task
         modalities = tuple(self._modality(m) if m.name in self.encoders else m for m in task.modalities)

@@ -44,11 +44,9 @@ class Toy(DataModule):
             splits[name] = Split(inputs, torch.arange(rows) % 3)
         return splits
 
-
-def question_text(tokens: torch.Tensor) -> str:
-    """Found by the contact sheet, being in the dataset's module."""
-    asked.append(tokens.tolist())
-    return "a question with $unbalanced mathematics_?"
+    def spell(self, modality, value):
+        asked.append(value.tolist())
+        return "a question with $unbalanced mathematics_?"
 
 
 asked: list[list[int]] = []

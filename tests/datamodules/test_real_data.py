@@ -310,8 +310,6 @@ def test_easy_vqa_row_is_what_the_wheel_says():
     datamodule = load("easy_vqa")
     from PIL import Image
 
-    from datamodules.easy_vqa import question_text
-
     member = "easy_vqa/data/test/questions.json"
     written = {
         (question, answer, image) for question, answer, image in json.loads(EASY_VQA.read([member], "test")[member])
@@ -319,7 +317,7 @@ def test_easy_vqa_row_is_what_the_wheel_says():
     split = datamodule.splits["test"]
     found = set()
     for tokens, answer, image in zip(split.inputs["question"], split.target, split.group, strict=True):
-        found.add((question_text(tokens.tolist()), datamodule.task.class_names[int(answer)], int(image) - 4000))
+        found.add((datamodule.spell("question", tokens), datamodule.task.class_names[int(answer)], int(image) - 4000))
     assert found == written
     image = int(split.group[7]) - 4000
     member = f"easy_vqa/data/test/images/{image}.png"

@@ -106,6 +106,7 @@ def main() -> int:
                 rate = empty.rate(executor.execute, folder / title)
                 print(f"{title}: {rate:.0f} empty cells/s through one worker (each fails at once and is recorded)")
             store = Store(folder / "alone")
+            store.prepare()
             started = time.perf_counter()
             for one in empty.cells:
                 write_failure(one, store, RuntimeError("empty"))
