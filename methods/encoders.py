@@ -32,8 +32,8 @@ class Tokens(NamedTuple):
 def _keep_signal(layers: nn.Sequential) -> None:
     """Draw convolutions so that ReLUs keep the variance of their input.
 
-    torch's default loses half of it and more at every layer: after four, tokens are what the biases say, nearly the same
-    in every cell, and a method that must tell cells apart stays at chance for thousands of steps.
+    torch's default loses half of it and more at every layer: after four, tokens are what the biases say, nearly the
+    same in every cell, and a method that must tell cells apart stays at chance for thousands of steps.
     """
     for layer in layers:
         if isinstance(layer, nn.Conv1d | nn.Conv2d):

@@ -27,6 +27,19 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SPLITS", {"train": 120, "val": 40, "test": 40})
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Scenes]:
+    """The scenes that `shapes_count` renders."""
+    scenes: list[Scenes] = []
+
+    def keep(one: Scenes) -> tuple[torch.Tensor, torch.Tensor]:
+        scenes.append(one)
+        return render(one)
+
+    monkeypatch.setattr(shapes_count, "render", keep)
+    return scenes
+
+
 def one_object(shape: str, colour: str = "red", depth: float = 0.3, there: bool = True) -> Scenes:
     return Scenes(
         there=torch.tensor([[there]]),
@@ -99,38 +112,34 @@ def test_depth_target_is_read_off_the_pixels(few: None) -> None:
     assert torch.stack(hit).min().item() > 0.95
 
 
-def test_count_target_is_read_off_the_pixels(few: None) -> None:
-    split = ShapesCount().splits["train"]
+def test_count_objects_are_where_and_what_they_are_said_to_be(few: None, drawn: list[Scenes]) -> None:
+    datamodule = ShapesCount()
+    split = datamodule.splits["train"]
     rows = torch.arange(len(split.target))
-    image, question = split.inputs["image"][rows], split.inputs["question"]
+    image, question, scenes = split.inputs["image"][rows], split.inputs["question"], drawn[0]
     asked = question.argmax(dim=1)
-    match = (
-        torch.nn.functional.normalize(image, dim=1).permute(0, 2, 3, 1)
-        @ torch.nn.functional.normalize(shapes._PALETTE, dim=1).T
-    )
-    bright = image.amax(dim=1) > 0.45
-    painted = (match.argmax(-1) == asked[:, None, None]) & (match.amax(-1) > 0.9) & bright
-    area = painted.flatten(1).sum(1).float()
-    means = [area[split.target == n].mean().item() for n in range(5)]
-    assert means == sorted(means)
-    assert means[0] < 0.2 * means[1]
-    assert ShapesCount().spell("question", question[0]) == f"how many {COLOURS[int(asked[0])]} objects are there?"
-    assert ShapesCount().spell("image", image[0]) == ""
+    torch.testing.assert_close(scenes.colour[rows, 0], asked)
+    centre = scenes.centre[rows].long()
+    painted = image[rows[:, None], :, centre[..., 0], centre[..., 1]]  # [N, 6, 3]
+    hue = torch.nn.functional.normalize(painted, dim=-1) @ torch.nn.functional.normalize(shapes._PALETTE, dim=1).T
+    assert (hue.argmax(-1) == scenes.colour[rows]).float().mean().item() > 0.98
+    ours = scenes.colour[rows] == asked[:, None]
+    assert (ours.sum(1) == shapes_count.EACH).all()
+    circles = ((scenes.shape[rows] == SHAPES.index("circle")) & ours).sum(1)
+    assert torch.equal(circles, split.target)
+    assert datamodule.spell("question", question[0]) == f"how many {COLOURS[int(asked[0])]} objects are circles?"
+    assert datamodule.spell("image", image[0]) == ""
 
 
-def test_answers_are_balanced_and_independent_of_the_number_of_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-
-    def keep(scenes: Scenes) -> tuple[torch.Tensor, torch.Tensor]:
-        drawn.append(scenes)
-        return torch.zeros(1), torch.zeros(1)
-
-    monkeypatch.setattr(shapes_count, "render", keep)
+def test_the_answer_is_balanced_and_independent_of_the_other_colour(drawn: list[Scenes]) -> None:
     target = shapes_count.generate()["target"]
-    number = drawn[0].there.sum(1)
-    for n in (4, 5, 6):
-        share = torch.bincount(target[number == n], minlength=5) / (number == n).sum()
-        assert (share - 0.2).abs().max().item() < 0.035
+    others = (drawn[0].shape[:, shapes_count.EACH :] == SHAPES.index("circle")).sum(1)
+    for n in range(4):
+        share = torch.bincount(target[others == n], minlength=4) / (others == n).sum()
+        assert (share - 0.25).abs().max().item() < 0.04
+    # Who averages over all six objects knows the sum of two counts, and of each sum can be right for one answer.
+    joint = torch.bincount(4 * (target + others) + target, minlength=28).reshape(7, 4)
+    assert joint.amax(1).sum().item() / len(target) == pytest.approx(7 / 16, abs=0.02)
 
 
 def test_cache_is_read_and_a_damaged_file_is_rebuilt(tmp_path) -> None:
