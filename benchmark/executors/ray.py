@@ -30,6 +30,8 @@ _PATIENCE = 60.0  # seconds without any worker after which we say so
 _OBJECTS = 100 * 2**20  # bytes of the object store, which we do not use
 # No usage reports; a CPU cell on a GPU machine keeps its environment.
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Cells are the work: at Ray's default niceness of 15 any other process of the machine would starve them.
+_WORKERS: dict[str, Any] = {"max_restarts": 0, "runtime_env": {"env_vars": {"RAY_worker_niceness": "0"}}}
 
 
 def execute(cells: Sequence[Cell], settings: Settings, stop: Stop | None = None) -> Iterator[Record]:
@@ -112,7 +114,7 @@ class _Actors(Crew):
         self.gpus = self.devices / settings.per_gpu if has_gpus else 0
         self.digest = code_digest(settings.plugins)
         self.environment = {k: v for k, v in os.environ.items() if k.startswith("POLYMODAL_")}
-        self.actor = ray.remote(CellWorker).options(num_cpus=self.devices, num_gpus=self.gpus, max_restarts=0)
+        self.actor = ray.remote(CellWorker).options(num_cpus=self.devices, num_gpus=self.gpus, **_WORKERS)
         self.room, self.looked = 0, -_LOOK
         self.alone_since: float | None = time.monotonic()
 

@@ -1,13 +1,16 @@
-"""A quick matrix, a plugin file with methods that misbehave, and the command line in a process of its own."""
+"""Quick matrices, plugins with methods that misbehave, and the command line in a process of its own."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from leaderboard.record import Record
 from leaderboard.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,3 +116,63 @@ def polymodal(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
 
     return call
+
+
+FAULTY = ROOT / "tests" / "benchmark" / "faulty_methods.py"
+FAULTY_MATRIX = (
+    'seeds = 1\nconditions = ["gaussian_noise", "missing"]\nmethods = ["steady"]\nbaselines = false\n'
+    'datasets = [{ name = "interactions_xor", rows = 400 }]\n'
+    "[recipe]\nwidth = 8\nepochs = 1\nbatch_size = 100\n"
+)
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """`polymodal run` on the faulty methods, in a process group of its own, as a scheduler starts it."""
+    (folder / "matrix.toml").write_text(FAULTY_MATRIX)
+    command = [
+        sys.executable, "-m", "benchmark.cli", "run", "matrix.toml", "--plugin", str(FAULTY), "--quiet",
+        "--no-checkpoints", *map(str, arguments),
+    ]  # fmt: skip
+    environment = {**ENVIRONMENT, "POLYMODAL_TEST_FOLDER": str(folder)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+
+
+def waiting(folder: Path) -> list[int]:
+    """The processes in which the method `waits` has begun."""
+    return [int(path.name.partition("-")[2]) for path in folder.glob("waiting-*")]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts runs in the test's folder; whatever happens, they and the cluster they start do not outlive the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call(*arguments: object) -> subprocess.Popen[str]:
+        started.append(start(tmp_path, *arguments))
+        return started[-1]
+
+    yield call
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 900) -> None:
+    """Wait, as long as the run lives."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.05)
+
+
+def by_method(folder: Path) -> dict[str, Record]:
+    """The records of a folder that must hold nothing else, no half file in particular."""
+    reading = Store(folder).scan()
+    assert not reading.invalid
+    assert not list(folder.glob(".*.tmp"))
+    return {record.method: record for record in reading.records}

@@ -6,69 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from leaderboard.record import Record
-from leaderboard.store import Store
-from tests.benchmark.conftest import ENVIRONMENT, ROOT
-
-FAULTY = ROOT / "tests" / "benchmark" / "faulty_methods.py"
-MATRIX = (
-    'seeds = 1\nconditions = ["gaussian_noise", "missing"]\nmethods = ["steady"]\nbaselines = false\n'
-    'datasets = [{ name = "interactions_xor", rows = 400 }]\n'
-    "[recipe]\nwidth = 8\nepochs = 1\nbatch_size = 100\n"
-)
-
-
-def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    """`polymodal run` on the faulty methods, in a process group of its own, as a scheduler starts it."""
-    (folder / "matrix.toml").write_text(MATRIX)
-    command = [
-        sys.executable, "-m", "benchmark.cli", "run", "matrix.toml", "--plugin", str(FAULTY), "--quiet",
-        "--no-checkpoints", *map(str, arguments),
-    ]  # fmt: skip
-    environment = {**ENVIRONMENT, "POLYMODAL_TEST_FOLDER": str(folder)}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts runs in the test's folder; whatever happens, they do not outlive the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def call(*arguments: object) -> subprocess.Popen[str]:
-        started.append(start(tmp_path, *arguments))
-        return started[-1]
-
-    yield call
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def until(condition: Callable[[], object], process: subprocess.Popen[str], seconds: float = 900) -> None:
-    """Wait, as long as the run lives."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.05)
-
-
-def by_method(folder: Path) -> dict[str, Record]:
-    """The records of a folder that must hold nothing else, no half file in particular."""
-    reading = Store(folder).scan()
-    assert not reading.invalid
-    assert not list(folder.glob(".*.tmp"))
-    return {record.method: record for record in reading.records}
+from tests.benchmark.conftest import ENVIRONMENT, by_method, start, until, waiting
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +66,7 @@ def test_a_scheduler_stops_us_and_the_running_cell_ends(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     process = running("--methods", "waits,steady", "--workers", 1, "--grace", 900)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
+    until(lambda: waiting(tmp_path), process)
     os.killpg(process.pid, signal.SIGTERM)  # all processes of the job get it
     assert "stopping" in _line(process)
     (tmp_path / "go").touch()
@@ -137,13 +81,13 @@ def test_when_the_grace_time_is_over_cells_are_cut_off_without_a_record(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     process = running("--methods", "waits,steady", "--workers", 1, "--grace", 0.5)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
+    until(lambda: waiting(tmp_path), process)
     os.killpg(process.pid, signal.SIGTERM)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + signal.SIGTERM
     assert "2 cells: 0 run, 0 cached, 0 failed, 2 left" in out and "cut off" in err
     assert not by_method(tmp_path / "results")
-    (worker,) = (int(path.name.partition("-")[2]) for path in tmp_path.glob("waiting-*"))
+    (worker,) = waiting(tmp_path)
     assert not Path(f"/proc/{worker}").exists()
 
 
@@ -152,7 +96,7 @@ def test_results_folder_vanishes_and_cells_that_can_be_written_are(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     process = running("--methods", "concat,waits,steady", "--workers", 1)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
+    until(lambda: waiting(tmp_path), process)
     assert set(by_method(tmp_path / "results")) == {"concat"}
     shutil.rmtree(tmp_path / "results")
     (tmp_path / "go").touch()
@@ -171,7 +115,7 @@ def test_results_folder_cannot_be_written_any_more(
 ) -> None:
     """As when a file system is unmounted: one clear error, and no cell is run for nothing."""
     process = running("--methods", "waits,steady", "--seeds", 3, "--workers", 1)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
+    until(lambda: waiting(tmp_path), process)
     shutil.rmtree(tmp_path / "results")
     (tmp_path / "results").write_text("in the way")
     (tmp_path / "go").touch()
@@ -188,12 +132,12 @@ def test_two_runners_share_the_cells_of_one_folder(
 ) -> None:
     """The second waits for the cell the first is in; the first is killed; the second runs it."""
     first = running("--methods", "waits", "--workers", 1, "--json")
-    until(lambda: list(tmp_path.glob("waiting-*")), first)
+    until(lambda: waiting(tmp_path), first)
     second = running("--methods", "waits,steady", "--workers", 2, "--json")
     until(lambda: list((tmp_path / "results").glob("steady-*.json")), second)
-    assert len(list(tmp_path.glob("waiting-*"))) == 1, "one cell, two processes in it"
+    assert len(waiting(tmp_path)) == 1, "one cell, two processes in it"
     os.kill(first.pid, signal.SIGKILL)
-    until(lambda: len(list(tmp_path.glob("waiting-*"))) == 2, second)
+    until(lambda: len(waiting(tmp_path)) == 2, second)
     (tmp_path / "go").touch()
     out, _ = second.communicate(timeout=900)
     assert second.returncode == 0

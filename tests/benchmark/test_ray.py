@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ray._private.node import Node
+from ray.cluster_utils import Cluster
 
 from benchmark.executors.ray import code_digest
-from tests.benchmark.conftest import ENVIRONMENT, ROOT, numbers
-from tests.benchmark.test_faults import by_method, start, until
+from tests.benchmark.conftest import ENVIRONMENT, ROOT, by_method, numbers, until, waiting
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 TWO_DATASETS = (
@@ -19,22 +20,6 @@ TWO_DATASETS = (
     'baselines = false\ndatasets = [{ name = "interactions_xor", rows = 400 }, "digit_halves"]\n'
     "[recipe]\nwidth = 8\nepochs = 2\nbatch_size = 100\n"
 )
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts runs on a cluster of their own; with the group of the driver its cluster ends too."""
-    started: list[subprocess.Popen[str]] = []
-
-    def call(*arguments: object) -> subprocess.Popen[str]:
-        started.append(start(tmp_path, "--executor", "ray", *arguments))
-        return started[-1]
-
-    yield call
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.mark.slow
@@ -55,11 +40,11 @@ def test_the_same_records_as_the_local_executor(polymodal: Call, tmp_path: Path)
 def test_a_killed_worker_is_replaced_and_a_poisoned_cell_fails_after_its_tries(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    process = running("--methods", "waits,dies,steady", "--workers", 1, "--tries", 2)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
-    (victim,) = (int(path.name.partition("-")[2]) for path in tmp_path.glob("waiting-*"))
+    process = running("--executor", "ray", "--methods", "waits,dies,steady", "--workers", 1, "--tries", 2)
+    until(lambda: waiting(tmp_path), process)
+    (victim,) = waiting(tmp_path)
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(list(tmp_path.glob("waiting-*"))) == 2, process)
+    until(lambda: len(waiting(tmp_path)) == 2, process)
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=1500)
     assert process.returncode == 1, err
@@ -71,19 +56,47 @@ def test_a_killed_worker_is_replaced_and_a_poisoned_cell_fails_after_its_tries(
 
 
 @pytest.mark.slow
+def test_the_cell_of_a_lost_node_runs_on_another(running: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    """A head without CPUs and two nodes with one each; all processes of the node that runs the cell are killed."""
+    small = {"object_store_memory": 100 * 2**20}
+    # Addresses of this machine alone, none of them 127.0.0.1, which Ray takes for the machine's outward address.
+    head = {"node_ip_address": "127.0.0.2", "num_cpus": 0, "include_dashboard": False, **small}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        added = [cluster.add_node(node_ip_address=f"127.0.0.{i}", num_cpus=1, **small) for i in (3, 4)]
+        nodes = {_raylet(node): node for node in added}
+        process = running("--executor", "ray", "--ray-address", cluster.address, "--methods", "waits,steady")
+        until(lambda: waiting(tmp_path), process)
+        (worker,) = waiting(tmp_path)
+        assert os.getpriority(os.PRIO_PROCESS, worker) == os.getpriority(os.PRIO_PROCESS, 0), "cells are the work"
+        cluster.remove_node(nodes.pop(_parent(worker)), allow_graceful=False)
+        until(lambda: len(waiting(tmp_path)) == 2, process)
+        (second,) = (w for w in waiting(tmp_path) if w != worker)
+        assert not Path(f"/proc/{worker}").exists() and _parent(second) in nodes
+        (tmp_path / "go").touch()
+        out, err = process.communicate(timeout=900)
+    finally:
+        cluster.shutdown()
+    assert process.returncode == 0, err
+    assert "2 cells: 2 run, 0 cached, 0 failed, 0 left" in out
+    assert {name: r.status for name, r in by_method(tmp_path / "results").items()} == {"waits": "ok", "steady": "ok"}
+
+
+@pytest.mark.slow
 def test_a_hung_cell_is_ended_and_sigterm_cuts_off_the_other(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    process = running("--methods", "hangs,waits,steady", "--workers", 1, "--cell-timeout", 45, "--grace", 0.5)
-    until(lambda: list(tmp_path.glob("waiting-*")), process)
+    process = running(
+        "--executor", "ray", "--methods", "hangs,waits,steady", "--workers", 1, "--cell-timeout", 45, "--grace", 0.5
+    )
+    until(lambda: waiting(tmp_path), process)
     process.terminate()
     out, _ = process.communicate(timeout=900)
     assert process.returncode == 128 + signal.SIGTERM
     assert "3 cells: 0 run, 0 cached, 1 failed, 2 left" in out
     (record,) = by_method(tmp_path / "results").values()
     assert record.error and record.error["message"] == "timed out after 45 s (--cell-timeout)"
-    workers = [path.name.partition("-")[2] for path in tmp_path.glob("waiting-*")]
-    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert not any(Path(f"/proc/{worker}").exists() for worker in waiting(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -112,3 +125,12 @@ def test_other_code_is_noticed(tmp_path: Path) -> None:
     plugin.write_text("x = 2\n")
     assert code_digest([str(plugin)]) != before
     assert (ROOT / "benchmark" / "executors" / "ray.py").is_file()
+
+
+def _raylet(node: Node) -> int:
+    return node.all_processes["raylet"][0].process.pid
+
+
+def _parent(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
