@@ -87,7 +87,7 @@ def draw_sheet(
             line[0].set_title(_caption(datamodule, batch, position), fontsize=7)
         for axis, one in zip(line[1:], seen, strict=True):
             if first:
-                axis.set_title(f"{one.label}\n{one.answers[position]}", fontsize=7)
+                axis.set_title(f"{one.label}\nsays {one.answers[position]}", fontsize=7)
             if modality.name in one.attention:
                 _draw_attention(axis, modality, value, datamodule, one_row(one.attention[modality.name], position))
             else:
@@ -174,7 +174,10 @@ def _draw_map(axis: Axes, attended: Attended) -> None:
             edge = support_ellipse(mu[k], cov[k])
             axis.plot(edge[:, 1].numpy(), edge[:, 0].numpy(), color=EDGE, linewidth=2.2)
         if len(pi) > 1:
-            axis.text(float(mu[k, 1]), float(mu[k, 0]), f"{float(pi[k]):.2f}", color=EDGE, fontsize=6, ha="center")
+            # A dot as well: a component on one cell alone is too narrow for a contour.
+            y, x, weight = float(mu[k, 0]), float(mu[k, 1]), float(pi[k])
+            axis.plot(x, y, "o", color=LINE, markeredgecolor="#000000", markersize=3 + 6 * weight)
+            axis.text(x, y - 0.04, f"{weight:.2f}", color=EDGE, fontsize=6, ha="center", va="bottom")
     axis.set_xlim(0, 1)
     axis.set_ylim(1, 0)
 
