@@ -15,24 +15,18 @@ from benchmark.executors.ray import code_digest
 from tests.benchmark.conftest import ENVIRONMENT, ROOT, by_method, numbers, until, waiting
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
-TWO_DATASETS = (
-    'seeds = 1\nconditions = ["gaussian_noise", "missing"]\nmethods = ["concat", "late", "low_rank"]\n'
-    'baselines = false\ndatasets = [{ name = "interactions_xor", rows = 400 }, "digit_halves"]\n'
-    "[recipe]\nwidth = 8\nepochs = 2\nbatch_size = 100\n"
-)
 
 
 @pytest.mark.slow
 def test_the_same_records_as_the_local_executor(polymodal: Call, tmp_path: Path) -> None:
-    (tmp_path / "two.toml").write_text(TWO_DATASETS)
+    part = ("--methods", "concat,late,low_rank", "--datasets", "interactions_xor,digit_halves", "--seeds", 1)
     for executor in ("local", "ray"):
-        done = polymodal(
-            "run", "two.toml", "--executor", executor, "--workers", 1, "--quiet", "--results", f"results_{executor}"
-        )
+        where = ("--executor", executor, "--workers", 1, "--results", f"results_{executor}", "--quiet")
+        done = polymodal("run", "quick", *part, *where)
         assert done.returncode == 0, done.stderr
-        assert "6 cells: 6 run" in done.stdout
+        assert "10 cells: 10 run" in done.stdout, "with two unimodal baselines on each dataset"
     found = numbers(tmp_path / "results_ray")
-    assert len(found) == 6
+    assert len(found) == 10
     assert found == numbers(tmp_path / "results_local")
 
 
