@@ -66,7 +66,8 @@ def test_the_cell_of_a_lost_node_runs_on_another(running: Callable[..., subproce
         cluster.remove_node(nodes.pop(_parent(worker)), allow_graceful=False)
         until(lambda: len(waiting(tmp_path)) == 2, process)
         (second,) = (w for w in waiting(tmp_path) if w != worker)
-        assert not Path(f"/proc/{worker}").exists() and _parent(second) in nodes
+        assert _parent(second) in nodes
+        until(lambda: _state(worker) in ("gone", "Z"), process)  # it follows its node
         (tmp_path / "go").touch()
         out, err = process.communicate(timeout=900)
     finally:
@@ -126,5 +127,17 @@ def _raylet(node: Node) -> int:
 
 
 def _parent(process: int) -> int:
+    return int(_status(process, "PPid"))
+
+
+def _state(process: int) -> str:
+    try:
+        return _status(process, "State")
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+
+
+def _status(process: int, field: str) -> str:
+    """Of a living or dead process; a state is one letter."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+    return next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
