@@ -180,7 +180,7 @@ def test_a_collapsed_model_is_flagged_and_a_fresh_one_is_not() -> None:
 @pytest.mark.slow
 def test_cosine_without_labels_collapses_and_with_labels_does_not() -> None:
     datamodule = datasets.get("digit_halves")()
-    recipe = Recipe(width=32, epochs=20)
+    recipe = Recipe(width=32, epochs=60)
     alone = trained("cosine", datamodule, recipe, supervised=False)
     joint = trained("cosine", datamodule, recipe)
     assert summary(alone, datamodule)["codes_collapsed"] == 1
