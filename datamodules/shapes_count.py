@@ -47,7 +47,7 @@ class ShapesCount(DataModule):
         "softmax_attention": 0.956,
     }
     measured = (
-        "2026-11-16, mean test accuracy of 3 seeds (5 of continuous_softmax, mixture_attention): polymodal run attention "
+        "2026-11-16, mean test accuracy of 3 seeds (continuous_softmax, mixture_attention: 5): polymodal run attention "
         "(width 64, epochs 25, batch_size 32, lr 0.0015, patience 8; mixture_attention has not converged by then)"
     )
 
