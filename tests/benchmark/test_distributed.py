@@ -71,6 +71,10 @@ def trained(case: str, devices: int, numbers: str = "64-true") -> dict[str, Any]
     cls: type[Method] = methods.get(name)
     seed_all("test", 0)
     recipe = RECIPE if case in ACCEPTED else replace(RECIPE, epochs=2)
+    if name == "compact_bilinear":
+        # Its square root bends without bound near zero: at a rate of 1e-2 one process is 3e-3 from itself after ten
+        # steps if its sketches change in the last digit, and no comparison could tell that from an error of ours.
+        recipe = replace(recipe, lr=1e-3)
     method = cls(datamodule.task, recipe, **cls.variants(datamodule.task)[0])
     stages = fit(method, datamodule, options=TrainerOptions("cpu", devices, "ddp", numbers))
     batch = datamodule.ordered("test").take(slice(0, 64))
