@@ -72,8 +72,8 @@ def trained(case: str, devices: int, numbers: str = "64-true") -> dict[str, Any]
     seed_all("test", 0)
     recipe = RECIPE if case in ACCEPTED else replace(RECIPE, epochs=2)
     if name == "compact_bilinear":
-        # Its square root bends without bound near zero: at a rate of 1e-2 one process is 3e-3 from itself after ten
-        # steps if its sketches change in the last digit, and no comparison could tell that from an error of ours.
+        # At a rate of 1e-2 one process is 3e-3 from itself after ten steps if its sketches change in the last digit (we
+        # suspect the square root near zero), and no comparison could tell that from an error of ours.
         recipe = replace(recipe, lr=1e-3)
     method = cls(datamodule.task, recipe, **cls.variants(datamodule.task)[0])
     stages = fit(method, datamodule, options=TrainerOptions("cpu", devices, "ddp", numbers))
