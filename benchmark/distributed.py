@@ -28,14 +28,13 @@ import torch
 from torch import distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmark.executors.pool import own_signals
-from benchmark.lifeline import die_with
+from benchmark.cost import peak, reset_peak
+from benchmark.executors.lifeline import die_with
 from benchmark.loggers import Log
-from benchmark.memory import peak, reset_peak
 from benchmark.options import UsageError
 from benchmark.plan import Cell, build_dataset, build_method
 from benchmark.seeds import seed_all
-from benchmark.trainer import TrainerOptions, fit, root_device
+from benchmark.trainer import TrainerOptions, fit, own_signals, root_device
 from datamodules.registry import load_plugin, loaded_plugins
 from methods.base import Method
 

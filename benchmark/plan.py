@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from benchmark import conditions as conditions_
+from benchmark.identity import digest
 from benchmark.matrix import Choice, Matrix
 from benchmark.options import UsageError, axes, divide, parameters, plain, resolve
-from benchmark.source import digest
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
-from datamodules.features import Features
+from datamodules.encoders.features import Features
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
 from leaderboard.record import SCHEMA, Condition

@@ -23,9 +23,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark import distributed
 from benchmark.conditions import versions
+from benchmark.cost import peak, reset_peak
 from benchmark.evaluate import sweep
 from benchmark.loggers import Log, check_logger
-from benchmark.memory import peak, reset_peak
 from benchmark.plan import Cell, build_dataset, build_method
 from benchmark.precision import check_precision
 from benchmark.seeds import seed_all

@@ -11,6 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from lightning.fabric.plugins.environments import LightningEnvironment
 from lightning.fabric.utilities.apply_func import move_data_to_device
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
 from torch import Tensor
 
 from benchmark.loggers import Log
@@ -27,8 +29,8 @@ from benchmark.precision import PRECISIONS
 from benchmark.seeds import derive, random_state, restore_random_state, seed_all
 from datamodules.base import Batches, DataModule
 from methods.base import Encoded, Method, Stage
-from methods.functional.gather import from_rank_zero, world
 from methods.metrics import higher_is_better
+from methods.parts.gather import from_rank_zero, world
 
 ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 STRATEGIES = ("auto", "ddp")
@@ -221,6 +223,17 @@ def make_trainer(options: TrainerOptions, logger: Logger | Literal[False] = Fals
         use_distributed_sampler=False,  # ours shares the global batch; Lightning's shuffles even when told not to
         **arguments,
     )
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Keep Lightning from taking SIGTERM for itself: it would end the process in the middle of the cell."""
+    theirs = _SignalConnector.register_signal_handlers
+    _SignalConnector.register_signal_handlers = lambda self: None
+    try:
+        yield
+    finally:
+        _SignalConnector.register_signal_handlers = theirs
 
 
 def root_device(options: TrainerOptions) -> torch.device:

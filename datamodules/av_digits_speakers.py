@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.data_folder import data_folder
-from datamodules.fixed_order import fixed_order, pair_by_class
-from datamodules.fsdd import list_recordings, log_mel, parse_wave
-from datamodules.mnist import as_input, mnist
 from datamodules.registry import register
+from datamodules.rows.fixed_order import fixed_order, pair_by_class
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.data_folder import data_folder
+from datamodules.sources.fsdd import list_recordings, log_mel, parse_wave
+from datamodules.sources.mnist import as_input, mnist
 from datamodules.spec import Modality, Task
-from datamodules.standardise import moments, standardise
 
 FRAMES, BANDS = 64, 32
 HOP = 100  # 12.5 ms: 64 frames are 0.8 s, and 98 % of the recordings are shorter

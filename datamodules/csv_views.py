@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.data_folder import find_data
 from datamodules.registry import did_you_mean, register
+from datamodules.rows.standardise import moments, standardise
+from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
+from datamodules.sources.data_folder import find_data
 from datamodules.spec import Modality, Target, Task
-from datamodules.standardise import moments, standardise
-from datamodules.user_split import class_numbers, split_by_name, split_by_shares
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from datamodules.base import DataModule, Gathered, Split, SplitName
-from datamodules.fixed_order import fixed_order
 from datamodules.registry import register
+from datamodules.rows.fixed_order import fixed_order
+from datamodules.sources.wheels import EASY_VQA
 from datamodules.spec import Modality, Task
-from datamodules.wheels import EASY_VQA
 
 COLOURS = ("black", "blue", "brown", "gray", "green", "red", "teal", "yellow")
 SHAPES = ("circle", "rectangle", "triangle")

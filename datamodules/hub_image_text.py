@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from datamodules.base import SplitName
-from datamodules.fixed_order import Integers, split_by_class
-from datamodules.hub_table import HubImages, find_folder, open_table
-from datamodules.image_text import ImageText, ImageTextRows, check_text
+from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
 from datamodules.registry import did_you_mean, register
+from datamodules.rows.fixed_order import Integers, split_by_class
+from datamodules.rows.user_split import MEANT, SPLITS, class_numbers
+from datamodules.sources.hub_table import HubImages, find_folder, open_table
 from datamodules.spec import Task
-from datamodules.user_split import MEANT, SPLITS, class_numbers
 
 if TYPE_CHECKING:
     from datasets import Dataset

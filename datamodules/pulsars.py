@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.data_folder import data_folder
-from datamodules.fixed_order import split_by_class
 from datamodules.registry import register
+from datamodules.rows.fixed_order import split_by_class
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.data_folder import data_folder
 from datamodules.spec import Modality, Task
-from datamodules.standardise import moments, standardise
 
 ROWS = 17_898
 

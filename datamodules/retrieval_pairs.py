@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from datamodules.base import SplitName
-from datamodules.data_folder import find_data
-from datamodules.image_table import ImageFiles
-from datamodules.image_text import ImageText, ImageTextRows, check_text
+from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
 from datamodules.registry import register
+from datamodules.sources.data_folder import find_data
+from datamodules.sources.image_table import ImageFiles
 from datamodules.spec import Task
 
 CAPTIONS = 5

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from datamodules.base import DataModule, Gathered, Split, SplitName
 from datamodules.registry import register
-from datamodules.shapes import COLOURS, SHAPES, SIZE, cached, draw_scenes, render
+from datamodules.sources.shapes import COLOURS, SHAPES, SIZE, cached, draw_scenes, render
 from datamodules.spec import Modality, Task
 
 SPLITS: dict[SplitName, int] = {"train": 5000, "val": 1000, "test": 1000}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from datamodules.base import DataModule, Gathered, Split, SplitName
 from datamodules.registry import register
-from datamodules.shapes import COLOURS, SIZE, cached, distinct, draw_scenes, render
+from datamodules.sources.shapes import COLOURS, SIZE, cached, distinct, draw_scenes, render
 from datamodules.spec import Modality, Task
 
 SPLITS: dict[SplitName, int] = {"train": 4000, "val": 1000, "test": 1000}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from datamodules.image_retrieval import ImageRetrieval, Photo
+from datamodules.bases.image_retrieval import ImageRetrieval, Photo
 from datamodules.registry import register
 
 COLUMNS = "image_id class_id super_class_id path"

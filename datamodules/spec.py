@@ -32,7 +32,7 @@ class Modality:
         name: Key of the input in `Batch.inputs`.
         kind: Decides encoder and corruptions.
         shape: Of one row: vector `(d,)`, sequence `(T, C)`, image `(C, H, W)`, text `(L,)` of token ids.
-        encoder: A name known to `methods/encoders.py`; empty means the default of the kind.
+        encoder: A name known to `methods/parts/encoders.py`; empty means the default of the kind.
         vocabulary: Number of token ids of a text, 0 (padding) included.
         range: Limits of an image's values, or None if it is standardised and must not be clamped.
         known: Token ids from here on are words that training hardly has: an encoder learnt from scratch reads them as

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.fixed_order import Integers, fixed_order, split_by_class
 from datamodules.registry import register
+from datamodules.rows.fixed_order import Integers, fixed_order, split_by_class
 from datamodules.spec import Modality, Task
 
 # Half of the hundred classes, those with a large tens digit, are unseen. Of the other half ten choose the epoch: each

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from datamodules.base import SplitName
-from datamodules.data_folder import find_data
-from datamodules.fixed_order import fixed_order
-from datamodules.image_table import ImageFiles
-from datamodules.image_text import ImageText, ImageTextRows, check_text
+from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
 from datamodules.registry import register
+from datamodules.rows.fixed_order import fixed_order
+from datamodules.sources.data_folder import find_data
+from datamodules.sources.image_table import ImageFiles
+from datamodules.sources.vqa_answers import PEOPLE, answer_scores, normalise
 from datamodules.spec import Task
-from datamodules.vqa_answers import PEOPLE, answer_scores, normalise
 
 HELD_OUT = 0.1  # of the images of train2014: they choose the epoch
 TYPES = {"yes/no": "yes_no", "number": "number", "other": "other"}

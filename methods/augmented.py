@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from datamodules.spec import Task
 from methods import Base, Recipe, Stage, Wrapper, register
-from methods.augmentation import augment, decoder
 from methods.base import Method
+from methods.parts.augmentation import augment, decoder
 
 
 @register("augmented")

@@ -17,10 +17,10 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
-from methods.encoders import Encoders, Tokens
-from methods.functional.gather import world
-from methods.global_batch import global_batch
 from methods.metrics import SplitScore, prediction, task_loss
+from methods.parts.encoders import Encoders, Tokens
+from methods.parts.gather import world
+from methods.parts.global_batch import global_batch
 from methods.registry import methods
 
 __all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper"]

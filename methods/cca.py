@@ -7,9 +7,9 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Encoded, Recipe, Stage, Tokens, register
-from methods.alignment import Alignment
-from methods.coordination import Coordination
-from methods.raw_views import RawViews, flat_width
+from methods.parts.alignment import Alignment
+from methods.parts.coordination import Coordination
+from methods.parts.raw_views import RawViews, flat_width
 
 WIDEST = 4096  # sum of raw widths: the moments are its square in float64
 

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, Tokens, register
-from methods.encoders import Conv2d
 from methods.functional.exchange import exchange_penalty, exchanged
 from methods.functional.fusion import gates
-from methods.functional.gather import rank_sum
 from methods.gated import weighted_sum
 from methods.metrics import task_loss
+from methods.parts.encoders import Conv2d
+from methods.parts.gather import rank_sum
 
 NORM_RATE = 10.0  # from 1 to below the threshold within the recipe's few hundred steps, which Adam's own rate is not
 

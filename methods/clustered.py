@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Tokens, register
-from methods.coordination import row_mean
 from methods.functional.fission import sinkhorn
+from methods.parts.coordination import row_mean
 
 TINY = 1e-6  # a share below it counts as this much: the loss stays finite
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Recipe, register
-from methods.attention import ContinuousMethod, Rbfs
 from methods.functional.attention import Mixture, gaussian_expectation, mixture_expectation
+from methods.parts.attention import ContinuousMethod, Rbfs
 
 
 @register("continuous_softmax")

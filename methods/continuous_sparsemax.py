@@ -6,13 +6,13 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Recipe, register
-from methods.attention import ContinuousMethod, Rbfs
 from methods.functional.attention import (
     Mixture,
     grid_paraboloid_expectation,
     mixture_expectation,
     paraboloid_expectation,
 )
+from methods.parts.attention import ContinuousMethod, Rbfs
 
 
 @register("continuous_sparsemax")

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
-from methods.coordination import Pairwise
 from methods.functional.coordination import clip_loss
-from methods.identity import Identity, identities
+from methods.parts.coordination import Pairwise
+from methods.parts.identity import Identity, identities
 
 LARGEST_SCALE = 100.0
 
@@ -26,7 +26,7 @@ class Contrastive(Pairwise):
 
     Args:
         temperature: What the learned temperature starts at.
-        same_id: Which rows are no mismatches of each other: see `methods.identity`.
+        same_id: Which rows are no mismatches of each other: see `methods.parts.identity`.
         supervised: Train on task and coordination together.
         weight: Of the coordination loss, beside the task loss.
         components: Width of a code; 0 means the recipe's width.

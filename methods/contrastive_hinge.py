@@ -7,9 +7,9 @@ from torch import Tensor
 
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
-from methods.coordination import Pairwise
 from methods.functional.coordination import hinge_loss
-from methods.identity import Identity, identities
+from methods.parts.coordination import Pairwise
+from methods.parts.identity import Identity, identities
 
 
 @register("contrastive_hinge")
@@ -21,7 +21,7 @@ class ContrastiveHinge(Pairwise):
     Args:
         margin: Between the cosine of a pair and that of a mismatch.
         negatives: "mean" over the batch, or the "hardest" per row (VSE++).
-        same_id: Which rows are no mismatches of each other: see `methods.identity`.
+        same_id: Which rows are no mismatches of each other: see `methods.parts.identity`.
         supervised: Train on task and coordination together.
         weight: Of the coordination loss, beside the task loss.
         components: Width of a code; 0 means the recipe's width.

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
-from methods.coordination import Pairwise, row_mean
+from methods.parts.coordination import Pairwise, row_mean
 
 
 @register("cosine")

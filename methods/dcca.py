@@ -9,9 +9,9 @@ from torch import Tensor
 
 from datamodules.spec import Batch, Task
 from methods import Encoded, Recipe, Stage, Tokens, register
-from methods.alignment import Alignment
-from methods.coordination import Pairwise
 from methods.functional.coordination import dcca_loss
+from methods.parts.alignment import Alignment
+from methods.parts.coordination import Pairwise
 
 WIDEST = 20  # chosen, with the ridge, on the validation split of `multi_digits`
 ROWS_PER_WIDTH = 10  # fewer rows than this times the sum of widths, and a batch's correlations are mostly chance

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from datamodules.spec import Batch, Task
 from methods import Output, Recipe, register
-from methods.coordination import row_mean
 from methods.dcca import Dcca
-from methods.raw_views import flat_width, flatten
+from methods.parts.coordination import row_mean
+from methods.parts.raw_views import flat_width, flatten
 
 
 @register("dccae")

@@ -10,9 +10,9 @@ from torch import Tensor
 from datamodules.corruptions.noise import normals
 from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Output, Recipe, Stage, Wrapper, register
-from methods.augmentation import augment, decoder
 from methods.base import Method
-from methods.energy_attention import EnergyAttention
+from methods.parts.augmentation import augment, decoder
+from methods.parts.energy_attention import EnergyAttention
 
 # Multiples of the recipe's learning rate: a recipe is chosen for networks, these are a single layer and a few scalars.
 AUTOENCODER_RATE = 5.0

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
-from methods.coordination import Pairwise, row_mean
 from methods.functional.coordination import similarity
+from methods.parts.coordination import Pairwise, row_mean
 
 KINDS = ("linear", "polynomial", "rbf", "exponential", "laplacian")
 

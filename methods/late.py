@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
 from methods.metrics import task_loss
-from methods.vqa_accuracy import answer_totals
+from methods.parts.vqa_accuracy import answer_totals
 
 
 @register("late")

@@ -20,7 +20,7 @@ from torchmetrics.functional.classification import (
 
 from datamodules.spec import Task
 from methods.functional.retrieval import first_positive_rank
-from methods.vqa_accuracy import answer_loss, best_constant, vqa_accuracy
+from methods.parts.vqa_accuracy import answer_loss, best_constant, vqa_accuracy
 
 if TYPE_CHECKING:
     from methods.base import Output

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Recipe, register
-from methods.attention import ContinuousMethod, Rbfs
 from methods.continuous_sparsemax import paraboloid_mixture_expectation
 from methods.functional.attention import (
     Mixture,
@@ -17,6 +16,7 @@ from methods.functional.attention import (
     sparsemax,
     weighted_em,
 )
+from methods.parts.attention import ContinuousMethod, Rbfs
 
 
 @register("mixture_attention")

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Method, Output, Recipe, Stage, Wrapper, register
-from methods.center_regularizers import Kind, center_regularizer
 from methods.functional.centers import Form, center_statistics
 from methods.functional.retrieval import recall_at_k, recall_between, without_positive
+from methods.parts.center_regularizers import Kind, center_regularizer
 
 Loss = Literal["cross_entropy", "proxy_anchor", "normalized_softmax", "multi_similarity", "proxy_nca"]
 

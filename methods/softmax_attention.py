@@ -6,7 +6,7 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Recipe, Tokens, register
-from methods.attention import Attended, AttentionMethod
+from methods.parts.attention import Attended, AttentionMethod
 
 
 @register("softmax_attention")

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from datamodules.spec import Task
 from methods import Recipe, Tokens, register
-from methods.attention import Attended, AttentionMethod
 from methods.functional.attention import sparsemax
+from methods.parts.attention import Attended, AttentionMethod
 
 
 @register("sparsemax_attention")

@@ -8,7 +8,7 @@ from torch import Tensor
 from datamodules.registry import did_you_mean
 from datamodules.spec import Task
 from methods import Method, Recipe, register
-from methods.encoders import Encoders
+from methods.parts.encoders import Encoders
 
 
 @register("unimodal")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from datamodules.registry import datasets
+from methods.registry import methods
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmark", "datamodules", "methods", "leaderboard")
 ALLOWED = {
@@ -49,6 +52,23 @@ def test_leaderboard_has_no_torch() -> None:
 def test_no_drawers() -> None:
     names = {path.stem for package in PACKAGES for path in files(package)}
     assert not names & {"utils", "common", "helpers", "misc"}
+
+
+# The files of the contract; everything else in these folders is a method or a dataset, registered under its stem.
+CONTRACT = {
+    "methods": {"__init__", "base", "metrics", "registry"},
+    "datamodules": {"__init__", "base", "options", "registry", "spec"},
+}
+SEVERAL = {"interactions"}  # seven tasks of one construction, in one file
+
+
+@pytest.mark.parametrize("package", CONTRACT)
+def test_a_file_is_what_its_folder_says(package: str) -> None:
+    registry = {"methods": methods, "datamodules": datasets}[package]
+    stems = {path.stem for path in (ROOT / package).glob("*.py")}
+    assert stems - CONTRACT[package] - SEVERAL <= set(registry.names())
+    own = {entry.name for entry in registry.entries() if entry.origin.partition(".")[0] == package}
+    assert {name for name in own if not name.startswith("interactions_")} <= stems
 
 
 def test_packages_are_typed() -> None:

@@ -16,7 +16,7 @@ from benchmark.matrix import parse
 from benchmark.options import parameters
 from benchmark.plan import make_plan
 from datamodules.corruptions.registry import corruptions
-from datamodules.pretrained import EncoderName
+from datamodules.encoders.pretrained import EncoderName
 from datamodules.registry import datasets
 from methods.registry import methods
 

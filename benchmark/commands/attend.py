@@ -79,7 +79,7 @@ def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> 
     """Load every cell's checkpoint and draw the rows."""
     import torch
 
-    from benchmark.attention_maps import draw_sheet, look
+    from benchmark.pictures.attention_maps import draw_sheet, look
     from benchmark.runner import load_method
 
     seen, datamodule = [], None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
-    from datamodules.feature_cache import Kept
+    from datamodules.encoders.feature_cache import Kept
 
 NAME = "data"
 HELP = "List, fetch and describe datasets, draw their corruptions, or look after the cache of features."
@@ -95,9 +95,9 @@ def _get(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from benchmark import contact_sheet
-    from datamodules.cache_folder import cache_folder
+    from benchmark.pictures import contact_sheet
     from datamodules.registry import datasets
+    from datamodules.sources.cache_folder import cache_folder
 
     datamodule = datasets.get(arguments.name)()
     facts = _facts(datamodule)
@@ -109,8 +109,8 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _corrupt(arguments: argparse.Namespace) -> int:
-    from benchmark import corruption_sheet
-    from datamodules.cache_folder import cache_folder
+    from benchmark.pictures import corruption_sheet
+    from datamodules.sources.cache_folder import cache_folder
 
     output = arguments.output or cache_folder() / "sheets" / f"{arguments.name}_corruptions.png"
     print(corruption_sheet.draw(arguments.name, output))
@@ -130,7 +130,7 @@ def _here(cls: Any) -> str:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
-    from datamodules import feature_cache
+    from datamodules.encoders import feature_cache
 
     if arguments.keep_gb is not None and not (arguments.prune and arguments.keep_gb >= 0):
         raise ValueError("--keep-gb takes gigabytes >= 0 and goes with --prune")
@@ -151,7 +151,7 @@ def _show_cache(tables: list[Kept]) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from datamodules import feature_cache
+    from datamodules.encoders import feature_cache
 
     shown = ("dataset", "modality", "split", "encoder", "condition")
     table = Table(*shown, "rows", "MB", "used", box=None)
@@ -169,7 +169,7 @@ def _show_cache(tables: list[Kept]) -> int:
 
 
 def _adopt(file: Path, classes: dict[str, Any]) -> None:
-    from datamodules.wheels import WheelError
+    from datamodules.sources.wheels import WheelError
 
     wheels = [wheel for cls in classes.values() for wheel in _wheels(cls)]
     if not wheels:

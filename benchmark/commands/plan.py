@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     plan = plan_of(arguments)
     if arguments.format == "slurm-array":
-        from benchmark.slurm import script
+        from benchmark.executors.slurm import script
 
         devices = max((int(cell.trainer.get("devices", 1)) for cell in plan.cells), default=1)
         _write(script(arguments, len(plan.cells), arguments.per_task, devices), arguments.output)

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _make_features(todo: list[Cell], loud: bool) -> None:
     """Before the first cell, and before signals are ours: what is interrupted here goes on where it was next time."""
-    from benchmark.features_ahead import make_ahead
+    from benchmark.executors.features_ahead import make_ahead
 
     made = make_ahead(todo)
     if made is not None and loud:

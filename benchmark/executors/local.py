@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
+from benchmark.executors.lifeline import die_with
 from benchmark.executors.pool import Crew, NotStored, Pool, Settings, Stop, Word, Worker, WorkerDied, bury, tell
-from benchmark.lifeline import die_with
 from benchmark.plan import Cell
 from leaderboard.record import Record
 from leaderboard.store import Store

@@ -11,7 +11,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -249,6 +248,7 @@ def bury(cell: Cell, store: Store, error: RuntimeError) -> Record | ResultsLost:
 def tell(cell: Cell, store: Store, settings: Settings) -> Word:
     """Run a cell, in a worker, and say what came of it."""
     from benchmark.runner import run_cell
+    from benchmark.trainer import own_signals
 
     try:
         with own_signals():
@@ -256,16 +256,3 @@ def tell(cell: Cell, store: Store, settings: Settings) -> Word:
     except OSError as error:  # `run_cell` records what a method does: only the store is left to fail
         return Word("unstored", f"the cell ran, but its files could not be written: {error}")
     return Word("finished", record.to_json())
-
-
-@contextmanager
-def own_signals() -> Iterator[None]:
-    """Keep Lightning from taking SIGTERM for itself: it would end the process in the middle of the cell."""
-    from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
-
-    theirs = _SignalConnector.register_signal_handlers
-    _SignalConnector.register_signal_handlers = lambda self: None
-    try:
-        yield
-    finally:
-        _SignalConnector.register_signal_handlers = theirs

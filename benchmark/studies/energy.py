@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from methods.energy_attention import DenoisingAutoencoder
+from methods.parts.energy_attention import DenoisingAutoencoder
 
 SIGMA = 0.3
 POINTS = 2000

@@ -29,11 +29,11 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from benchmark.interaction_truth import exact_joint
 from benchmark.matrix import read
-from benchmark.modality_features import HELD_OUT, Features, Floats, Source, features_of
 from benchmark.options import UsageError, plain, resolve
 from benchmark.plan import build_dataset
+from benchmark.studies._interaction_truth import exact_joint
+from benchmark.studies._modality_features import HELD_OUT, Features, Floats, Source, features_of
 from datamodules.base import DataModule
 from datamodules.registry import datasets, did_you_mean
 from leaderboard.interactions import interaction_regression

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from methods.functional.gather import gather, world
 from methods.functional.rows import as_doubles, as_rows, check_paired, no_autocast
+from methods.parts.gather import gather, world
 
 
 def _covariances(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:

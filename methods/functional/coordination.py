@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from methods.functional.cca import CCA, StreamingCCA, canonical_correlations, dcca_loss
-from methods.functional.gather import first_row, gather, rank_mean, world
 from methods.functional.rows import as_doubles, as_rows, check_paired, no_autocast
+from methods.parts.gather import first_row, gather, rank_mean, world
 
 __all__ = [
     "CCA",

@@ -9,7 +9,7 @@ import torch
 
 from benchmark.cli import main
 from benchmark.commands.data import _facts, _readable
-from benchmark.contact_sheet import draw
+from benchmark.pictures.contact_sheet import draw
 from datamodules.base import DataModule, Split
 from datamodules.spec import Modality, Task
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from torch import distributed as dist
 
 from benchmark import distributed, precision
+from benchmark.conformance.probe import Probe
 from benchmark.matrix import Choice, Matrix
 from benchmark.options import UsageError
 from benchmark.plan import make_plan
-from benchmark.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import TrainerOptions, fit, make_trainer
 from datamodules.base import Split

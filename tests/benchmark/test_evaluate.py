@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from benchmark.conditions import resolve
+from benchmark.conformance.probe import Probe
 from benchmark.evaluate import calibration_error, sweep
-from benchmark.probe import Probe
 from datamodules.base import Batches
 from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities
 from datamodules.spec import Batch

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from benchmark.cli import main
 from benchmark.evaluate import sweep
+from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.local import Settings, execute
-from benchmark.features_ahead import make_ahead
 from benchmark.matrix import parse
 from benchmark.options import UsageError
 from benchmark.plan import Plan, build_dataset, make_plan
 from benchmark.runner import load_method
-from datamodules import feature_cache
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.corruptions import corrupt, corruption_key
-from datamodules.features import Features
+from datamodules.encoders import feature_cache
+from datamodules.encoders.features import Features
 from datamodules.spec import Batch
 from leaderboard.record import Record
 from leaderboard.store import Store

@@ -14,10 +14,10 @@ import torch
 from benchmark.matrix import read, shipped, with_arguments
 from benchmark.options import UsageError
 from benchmark.plan import build_dataset, build_method, make_plan
-from datamodules.pretrained import EncoderName
+from datamodules.encoders.pretrained import EncoderName
 from leaderboard.record import Record
 from leaderboard.store import Store
-from methods.attention import RIDGE, ContinuousMethod, rbfs_of
+from methods.parts.attention import RIDGE, ContinuousMethod, rbfs_of
 from tests.benchmark.conftest import ROOT
 from tests.datamodules.miniatures import COLOURS, look, make_image_folder, make_karpathy, make_vqa2
 

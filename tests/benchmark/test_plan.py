@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmark.identity import digest
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
 from benchmark.plan import Cell, make_plan
-from benchmark.source import digest
 from datamodules.registry import load_plugin
 from methods import Base
 from methods.registry import methods
@@ -86,12 +86,12 @@ def test_an_edited_plugin_is_another_cell_and_a_comment_is_not(tmp_path: Path) -
 
 
 def test_the_digest_covers_what_a_method_imports() -> None:
-    import benchmark.source as source
+    import benchmark.identity as source
 
     found: dict[str, str] = {}
     source._collect(Path(__file__).resolve().parents[2] / "methods" / "additive.py", found)
     names = {Path(p).relative_to(Path(p).parents[1]).as_posix() for p in found}
-    assert {"methods/additive.py", "methods/base.py", "methods/encoders.py", "functional/fusion.py"} <= names
+    assert {"methods/additive.py", "methods/base.py", "parts/encoders.py", "functional/fusion.py"} <= names
 
 
 def test_a_base_is_resolved_with_its_defaults() -> None:

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from benchmark import precision
-from benchmark.conformance import RECIPE
+from benchmark.conformance.methods import RECIPE
+from benchmark.conformance.probe import Probe
 from benchmark.options import UsageError
 from benchmark.precision import PRECISIONS, check_precision
-from benchmark.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, TrainerOptions, fit
 from methods.base import Method
-from methods.energy_attention import DenoisingAutoencoder, EnergyAttention
 from methods.functional.cca import StreamingCCA, canonical_correlations, dcca_loss
 from methods.functional.coordination import clip_loss
 from methods.functional.fusion import tensor_sketch
 from methods.functional.gaussian import gaussian_expectation
 from methods.functional.paraboloid import paraboloid_expectation
+from methods.parts.energy_attention import DenoisingAutoencoder, EnergyAttention
 from methods.registry import methods
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.cli import parser
-from benchmark.slurm import script
+from benchmark.executors.slurm import script
 from leaderboard.store import Store
 from tests.benchmark.conftest import ENVIRONMENT
 

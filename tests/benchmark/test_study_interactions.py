@@ -11,10 +11,10 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from benchmark.interaction_truth import exact_joint
-from benchmark.modality_features import raw
 from benchmark.studies import exchange
 from benchmark.studies import interactions as study
+from benchmark.studies._interaction_truth import exact_joint
+from benchmark.studies._modality_features import raw
 from datamodules.base import DataModule, Split
 from datamodules.interactions import Enhancement, Equivalence, Independence, Modulation, Mux, Xor
 from datamodules.registry import datasets

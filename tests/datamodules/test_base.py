@@ -6,7 +6,7 @@ import pytest
 import torch
 from lightning import Trainer
 
-from benchmark.probe import Probe
+from benchmark.conformance.probe import Probe
 from datamodules.base import Batches, Gathered, Split
 from methods import Recipe, methods
 

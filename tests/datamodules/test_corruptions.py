@@ -228,7 +228,7 @@ def test_the_contract_catches_a_bad_plugin() -> None:
 def test_the_sheet_shows_every_corruption_of_a_dataset(tmp_path: Path) -> None:
     from matplotlib.image import imread
 
-    from benchmark.corruption_sheet import draw
+    from benchmark.pictures.corruption_sheet import draw
 
     path = draw("interactions_xor", tmp_path / "new" / "sheet.png")
     picture = imread(path)

@@ -16,14 +16,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from datamodules import feature_cache
 from datamodules.base import DataModule, Gathered, Split, SplitName
 from datamodules.corruptions import corrupt, corruption_key
-from datamodules.features import Features
-from datamodules.pretrained import EncoderName, build
+from datamodules.encoders import feature_cache
+from datamodules.encoders.features import Features
+from datamodules.encoders.pretrained import EncoderName, build
+from datamodules.encoders.weights import WeightsError
 from datamodules.spec import Batch, Modality, Task
-from datamodules.weights import WeightsError
-from methods.encoders import build_encoder
+from methods.parts.encoders import build_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = ("", "red", "green", "blue", "square", "disc", "what", "is")
@@ -537,7 +537,7 @@ def test_the_least_recently_used_go_first_and_none_in_use(cache: Path, monkeypat
 JOB = """
 import sys, time
 import numpy as np
-from datamodules import feature_cache
+from datamodules.encoders import feature_cache
 log, rows, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 def produce(part):
     time.sleep(pause)

@@ -17,14 +17,14 @@ import torch
 from PIL import Image
 
 from benchmark.conformance import check_dataset
-from datamodules import image_table
 from datamodules.hub_image_text import HubImageText
-from datamodules.image_table import ImageFiles, ImageTable, decode
 from datamodules.retrieval_pairs import RetrievalPairs
+from datamodules.rows.words import build_vocabulary, split_words
+from datamodules.sources import image_table
+from datamodules.sources.image_table import ImageFiles, ImageTable, decode
 from datamodules.spec import Modality, Task
-from datamodules.words import build_vocabulary, split_words
-from methods.encoders import build_encoder
 from methods.metrics import evaluate, ranks, trivial_score
+from methods.parts.encoders import build_encoder
 from tests.datamodules.miniatures import captions, look, make_image_folder, make_karpathy, paint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -365,8 +365,8 @@ def test_a_failed_table_goes_on_where_it_was(data: Path, monkeypatch: pytest.Mon
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from datamodules import image_table
-from datamodules.image_table import ImageFiles, ImageTable
+from datamodules.sources import image_table
+from datamodules.sources.image_table import ImageFiles, ImageTable
 image_table.BLOCK = 2
 whole = ImageFiles.read
 def slow(self, i):

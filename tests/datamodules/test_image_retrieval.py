@@ -11,9 +11,9 @@ from scipy.io import savemat
 from benchmark.matrix import parse
 from benchmark.plan import make_plan
 from benchmark.runner import run_cell
+from datamodules.bases.image_retrieval import ImageRetrieval, read_photo
 from datamodules.cars import Cars
 from datamodules.cub import Cub
-from datamodules.image_retrieval import ImageRetrieval, read_photo
 from datamodules.inshop import Inshop
 from datamodules.sop import Sop
 from datamodules.spec import Modality, Task
@@ -278,7 +278,7 @@ def test_ks_rise_from_one():
 @pytest.mark.filterwarnings("ignore:.*as published")
 def test_photos_are_decoded_once(root, monkeypatch):
     first = load("sop", root).splits["train"].inputs["whole"][:]
-    monkeypatch.setattr("datamodules.image_retrieval.read_photo", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr("datamodules.bases.image_retrieval.read_photo", lambda *_: pytest.fail("decoded again"))
     assert Sop(size=8).splits["train"].inputs["whole"][:].equal(first)
 
 

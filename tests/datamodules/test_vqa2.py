@@ -10,14 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from benchmark.conditions import resolve
-from benchmark.conformance import RECIPE, check_dataset
+from benchmark.conformance import check_dataset
+from benchmark.conformance.methods import RECIPE
 from benchmark.evaluate import sweep
+from datamodules.sources.vqa_answers import answer_scores, normalise, official_accuracy
 from datamodules.vqa2 import Vqa2, read_questions
-from datamodules.vqa_answers import answer_scores, normalise, official_accuracy
 from leaderboard import scores
 from methods.metrics import evaluate, task_loss, trivial_score
+from methods.parts.vqa_accuracy import answer_loss, vqa_accuracy
 from methods.registry import methods
-from methods.vqa_accuracy import answer_loss, vqa_accuracy
 from tests.datamodules.miniatures import make_vqa2
 
 

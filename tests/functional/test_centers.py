@@ -18,8 +18,8 @@ from pytorch_metric_learning.losses import (
 from pytorch_metric_learning.regularizers import RegularFaceRegularizer
 from torch import Tensor
 
-from methods.center_regularizers import FarthestRegularizer, R1Regularizer, center_regularizer
 from methods.functional import centers
+from methods.parts.center_regularizers import FarthestRegularizer, R1Regularizer, center_regularizer
 
 VECTORS = json.loads((Path(__file__).parents[1] / "references" / "skewed_mean.json").read_text())["vectors"]
 W4 = torch.tensor([[1.0, 0.2, -0.3], [0.4, -1.0, 0.5], [-0.6, 0.7, 0.9], [0.1, 0.3, -1.2]], dtype=torch.float64)

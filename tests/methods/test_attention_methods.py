@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.attention_maps import density, draw_sheet, look, one_row
 from benchmark.commands.attend import choose, parse_rows
+from benchmark.pictures.attention_maps import density, draw_sheet, look, one_row
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.spec import Batch, Modality, Task
 from leaderboard.store import Store
 from methods import Recipe, methods
-from methods.attention import Attended, AttentionMethod, rbfs_of
 from methods.functional.attention import cell_centers, gaussian_density, paraboloid_density
+from methods.parts.attention import Attended, AttentionMethod, rbfs_of
 
 NAMES = ("softmax_attention", "sparsemax_attention", "continuous_softmax", "continuous_sparsemax", "mixture_attention")
 OPTIONS = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark.probe import Probe
+from benchmark.conformance.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
 from datamodules.spec import Batch, Task

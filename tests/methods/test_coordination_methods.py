@@ -11,18 +11,18 @@ import sklearn.linear_model
 import torch
 from torch import Tensor
 
-from benchmark.probe import Probe
+from benchmark.conformance.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, fit
 from datamodules.base import DataModule
 from datamodules.registry import datasets
 from datamodules.spec import Batch, Modality, Task
 from methods.base import Encoded, Method, Output, Recipe
-from methods.codes import Codes, fit_probe, report
-from methods.coordination import Coordination
 from methods.functional.coordination import clip_loss, dcca_loss
-from methods.identity import identities
-from methods.raw_views import flatten
+from methods.parts.codes import Codes, fit_probe, report
+from methods.parts.coordination import Coordination
+from methods.parts.identity import identities
+from methods.parts.raw_views import flatten
 from methods.registry import methods
 
 RECIPE = Recipe(width=8, epochs=2, batch_size=80, lr=1e-2, patience=2)

@@ -15,9 +15,9 @@ from datamodules.digit_halves import DigitHalves
 from datamodules.pulsars import Pulsars
 from datamodules.spec import Batch, Modality, Task
 from methods import Base, Method, Recipe, methods
-from methods.augmentation import SEVERITIES, augment, decoder
 from methods.emma import Emma, corruption_labels
-from methods.energy_attention import DenoisingAutoencoder, EnergyAttention
+from methods.parts.augmentation import SEVERITIES, augment, decoder
+from methods.parts.energy_attention import DenoisingAutoencoder, EnergyAttention
 
 DIMS = (3, 5, 4)
 RECIPE = Recipe(width=8, epochs=1, batch_size=128)

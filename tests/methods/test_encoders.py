@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from datamodules.spec import Modality
-from methods.encoders import build_encoder
+from methods.parts.encoders import build_encoder
 
 
 @pytest.mark.parametrize(

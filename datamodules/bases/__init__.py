@@ -1,0 +1,1 @@
+"""Data modules that several datasets share."""

@@ -1,0 +1,1 @@
+"""Frozen encoders as a dataset transform: computed once, cached, trained upon."""

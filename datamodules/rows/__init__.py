@@ -1,0 +1,1 @@
+"""What is done to rows before they are a split: order, user splits, moments, words."""

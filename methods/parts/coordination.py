@@ -1,0 +1,138 @@
+"""The base of the coordination methods: one code per modality, brought together by a loss, read by a linear probe."""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datamodules.spec import Batch, Task
+from methods import Encoded, Method, Output, Recipe, Stage, Tokens
+from methods.parts.codes import Codes, report
+
+RANKED = ("pairs", "retrieval")  # scored by ranking the codes: there is nothing to probe for
+PROBE_RATE = 10.0  # a linear map on frozen codes is convex: it bears a larger step than an encoder
+
+
+class Coordination(Method):
+    """Keep one code per modality; score them by a linear probe on the frozen, concatenated codes.
+
+    The probe is trained through the head and the metrics of every other method. An absent modality's code is zero.
+
+    Args:
+        components: Width of a code.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, components: int, encoders: nn.Module | None = None) -> None:
+        if components < 1:
+            raise ValueError(f"{type(self).__name__}: `components` must be an integer >= 0, got {components!r}")
+        fused_dim = None if task.target == "pairs" else len(task.modalities) * components
+        super().__init__(task, recipe, fused_dim, encoders)
+        self.components = components
+
+    def codes(self, z: Tensor, present: Tensor) -> Tensor:
+        """The coordinated representations, [B, M, k], that the probe and the summary see."""
+        return z[..., : self.components]
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.codes(z, present).flatten(1)
+
+    def probe_stages(self) -> tuple[Stage, ...]:
+        """The linear probe on frozen codes; none where codes are ranked."""
+        if self.head is None or self.task.target in RANKED:
+            return ()
+        return (Stage(self, name="probe", learn=(self.head,), rates=((self.head, PROBE_RATE),)),)
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        codes = F.normalize(self.codes(out.z, present), dim=-1)
+        both = [
+            (codes[:, i] * codes[:, j]).sum(-1)[present[:, i] & present[:, j]]
+            for i, j in combinations(range(codes.shape[1]), 2)
+        ]
+        cosines = torch.cat(both)
+        return {"paired_cosine": cosines} if len(cosines) else {}
+
+    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
+        return report(self.task, self._collect(train), self._collect(test))
+
+    def _collect(self, stream: Iterable[Encoded]) -> Codes:
+        batches = [Codes(self.codes(e.z, e.present), e.present, e.target) for e in stream]
+        return Codes(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        return None  # codes can be ranked: rows without labels will do
+
+
+class Pairwise(Coordination):
+    """Learn codes by a loss on pairs of modalities.
+
+    The first stage minimises the coordination loss alone, without labels and selected by its validation loss, or
+    together with the task (`supervised`). The probe follows. With more than two modalities the loss is averaged over
+    all pairs, each over the rows that have both.
+
+    Args:
+        components: Width of a code; 0 means the recipe's width.
+        supervised: Train on task and coordination together.
+        weight: Of the coordination loss, beside the task loss.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, components: int, supervised: bool, weight: float) -> None:
+        if not weight >= 0:
+            raise ValueError(f"{type(self).__name__}: `weight` must be >= 0, got {weight!r}")
+        super().__init__(task, recipe, components or recipe.width)
+        self.supervised = supervised
+        self.weight = weight
+        self.project = nn.ModuleList(nn.Linear(recipe.width, self.components) for _ in task.modalities)
+
+    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
+        z = super().pool(tokens, present)
+        return torch.stack([project(z[:, m]) for m, project in enumerate(self.project)], dim=1)
+
+    @abstractmethod
+    def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
+        """The loss of two modalities' codes [n, k] in the rows (a mask of the batch) that have both."""
+
+    def coordinate(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        """The coordination loss, averaged over pairs of modalities."""
+        codes, present = self.codes(out.z, batch.present), batch.present
+        losses = []
+        for i, j in combinations(range(codes.shape[1]), 2):
+            rows = present[:, i] & present[:, j]
+            losses.append(self.pair_loss(codes[rows, i], codes[rows, j], batch, rows))
+        # Section 2: the sum over i < j with weight 2 / (M (M - 1)).
+        return {"coordination": self.weight * torch.stack(losses).mean()}
+
+    def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:
+        """What the coordination loss trains when there are no labels."""
+        return (self.encoders, self.project)
+
+    def undecayed(self) -> tuple[tuple[nn.Module | nn.Parameter, float], ...]:
+        """Parameters of the coordination loss that weight decay must not touch, with their rate."""
+        return ()
+
+    def coordination_stage(self) -> Stage:
+        """Coordination alone, selected without labels, or together with the task."""
+        terms, rates = (self.coordinate,), self.undecayed()
+        if self.supervised:
+            return Stage(self, name="coordinate", terms=terms, rates=rates)
+        return Stage(self, "coordinate", self.learned(), loss="terms", select="loss", terms=terms, rates=rates)
+
+    def stages(self) -> tuple[Stage, ...]:
+        return self.coordination_stage(), *self.probe_stages()
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        supervised = options.get("supervised", inspect.signature(cls).parameters["supervised"].default)
+        if task.target == "pairs" and supervised:
+            return "supervised coordination needs labels, and the rows of a `pairs` task have none"
+        return super().applies_to(task, options)
+
+
+def row_mean(losses: Tensor) -> Tensor:
+    """The mean over rows, 0 if there are none (no row of the batch has both modalities)."""
+    return losses.sum() / max(1, len(losses))
