@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from typing import Literal
 
-PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
+Precision = Literal["32-true", "64-true", "bf16-mixed", "16-mixed"]
 _TIMEOUT = 600  # seconds; a loaded machine takes a minute to import torch
 
 

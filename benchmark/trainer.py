@@ -25,15 +25,13 @@ from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnect
 from torch import Tensor
 
 from benchmark.loggers import Log
-from benchmark.precision import PRECISIONS
+from benchmark.precision import Precision
 from benchmark.seeds import derive, random_state, restore_random_state, seed_all
 from datamodules.base import Batches, DataModule
+from datamodules.options import Count, check_fields
 from methods.base import Encoded, Method, Stage
 from methods.metrics import higher_is_better
 from methods.parts.gather import from_rank_zero, world
-
-ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
-STRATEGIES = ("auto", "ddp")
 
 
 @dataclass(frozen=True)
@@ -43,21 +41,17 @@ class TrainerOptions:
     Attributes:
         accelerator: "auto" (CUDA, then MPS, then the CPU), "cpu", "cuda" or "mps".
         devices: Of one cell, which share its batch; more than one train by DDP.
-        strategy: "auto" or "ddp".
-        precision: One of `precision.PRECISIONS`.
+        strategy: Both mean DDP on several devices, which is the one strategy with the numbers of one device.
+        precision: Tried in a child process before a cell may use it.
     """
 
-    accelerator: str = "auto"
-    devices: int = 1
-    strategy: str = "auto"
-    precision: str = "32-true"
+    accelerator: Literal["auto", "cpu", "cuda", "gpu", "mps"] = "auto"
+    devices: Count = 1
+    strategy: Literal["auto", "ddp"] = "auto"
+    precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.devices, int) or isinstance(self.devices, bool) or self.devices < 1:
-            raise ValueError(f"trainer: `devices` must be an integer >= 1, got {self.devices!r}")
-        for name, known in (("accelerator", ACCELERATORS), ("strategy", STRATEGIES), ("precision", PRECISIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"trainer: `{name}` must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        check_fields(self)
 
     @property
     def device(self) -> str:

@@ -6,13 +6,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 import torch.distributed as dist
 from lightning import LightningDataModule
 from torch import Tensor
 
+from datamodules.options import check
 from datamodules.spec import Batch, Task
 
 SplitName = Literal["train", "val", "test"]
@@ -177,6 +178,10 @@ class DataModule(LightningDataModule, ABC):
     citation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     sha256: ClassVar[str] = ""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        check(cls, options)  # here, so that no dataset has to
+        return super().__new__(cls)
 
     def __init__(self) -> None:
         super().__init__()

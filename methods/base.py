@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
 
+from datamodules.options import Count, NonNegative, Positive, check, check_fields
 from datamodules.spec import Batch, Task
 from methods.metrics import SplitScore, prediction, task_loss
 from methods.parts.encoders import Encoders, Tokens
@@ -37,22 +38,15 @@ class Recipe:
         patience: Epochs without a better validation score before a stage ends.
     """
 
-    width: int = 64
-    epochs: int = 30
-    batch_size: int = 128
-    lr: float = 1e-3
-    weight_decay: float = 1e-4
-    patience: int = 8
+    width: Count = 64
+    epochs: Count = 30
+    batch_size: Count = 128
+    lr: Positive = 1e-3
+    weight_decay: NonNegative = 1e-4
+    patience: Count = 8
 
     def __post_init__(self) -> None:
-        for name in ("width", "epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"recipe: `{name}` must be an integer >= 1, got {value!r}")
-        if not self.lr > 0:
-            raise ValueError(f"recipe: `lr` must be > 0, got {self.lr!r}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"recipe: `weight_decay` must be >= 0, got {self.weight_decay!r}")
+        check_fields(self)
 
 
 class Output(NamedTuple):
@@ -148,6 +142,10 @@ class Method(LightningModule, ABC):
                     raise TypeError(
                         f"{cls.__name__} overrides `{name}`, which is final: every method is trained and scored alike"
                     )
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        check(cls, options)  # here, so that no method has to
+        return super().__new__(cls)
 
     def __init__(
         self, task: Task, recipe: Recipe, fused_dim: int | None = None, encoders: nn.Module | None = None
@@ -370,6 +368,15 @@ class Base:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_option(cls, key: str, value: Any) -> Base:
+        """As a matrix writes it."""
+        if isinstance(value, str):
+            return cls(value)
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            return cls(value["name"], {k: v for k, v in value.items() if k != "name"})
+        raise ValueError(f'`{key}` must be a method name or {{ name = "..", .. }}, got {value!r}')
 
     def build(self, task: Task, recipe: Recipe) -> Method:
         """Construct it."""

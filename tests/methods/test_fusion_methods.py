@@ -123,7 +123,7 @@ def test_under_autocast_products_are_float32(name: str):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("multiplicative", {"kind": "tucker"}, "'hadamard' or 'bilinear', got 'tucker'"),
+        ("multiplicative", {"kind": "tucker"}, "one of 'hadamard', 'bilinear', got 'tucker'"),
         ("polynomial", {"order": 1}, "`order` must be an integer >= 2, got 1"),
         ("polynomial", {"order": 3, "rank": 0}, "`rank` must be an integer >= 1, got 0"),
         ("tensor", {"features": 0}, "`features` must be an integer >= 1, got 0"),
