@@ -1,19 +1,19 @@
-"""The conditions under which every trained model is tested (spec/robustness-and-statistics, section 1)."""
+"""The conditions under which every trained model is tested."""
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 from itertools import combinations
-from typing import Literal
 
-from datamodules.corruptions import catalogue, missing_rates, standard, version
+from datamodules.corruptions import catalogue, missing_rates, severities, standard, version
 from datamodules.registry import did_you_mean
-from datamodules.spec import Task
+from datamodules.spec import Modality, Task
 from leaderboard.record import Condition
 
 SETS = ("standard", "full", "none")
 GROUPS = ("clean", "single", "joint", "missing", "missing_rate", "misaligned")
-Wanted = Literal["standard", "full", "none"] | tuple[str, ...]
+Wanted = str | tuple[str, ...]  # a set, or groups and corruptions
 LEVELS = range(1, 6)
 
 
@@ -25,7 +25,7 @@ def resolve(wanted: Wanted, task: Task) -> tuple[Condition, ...]:
     """
     check(wanted)
     if wanted == "none":
-        return (_planned("clean"),)
+        return (Condition("clean"),)
     if isinstance(wanted, str):
         full = wanted == "full"
         groups: set[str] = {g for g in GROUPS if full or g != "missing_rate"}
@@ -53,34 +53,48 @@ def check(wanted: Wanted) -> None:
             raise ValueError(f"no condition or corruption named {name!r}. {did_you_mean(name, tuple(known))}")
 
 
-def versions(conditions: tuple[Condition, ...]) -> dict[str, int]:
-    """The version of each corruption used: part of a cell's identity."""
-    names = {c.corruption for c in conditions if c.corruption}
-    if any(c.kind == "misaligned" for c in conditions):
-        names.add("misaligned")
-    if any(c.kind == "missing_rate" for c in conditions):
-        names.add("missing")
-    return {name: version(name) for name in sorted(names)}
+def versions(conditions: tuple[Condition, ...], task: Task) -> dict[str, str]:
+    """What each corruption used is, its version and a digest of its severities: part of a cell's identity."""
+    kinds: dict[str, set[str]] = {}
+    for condition in conditions:
+        if condition.kind == "missing_rate":
+            kinds.setdefault("missing", set())
+        for m in task.modalities:
+            if (name := befalling(condition, m)) is not None:
+                kinds.setdefault(name, set()).add(m.kind)
+    return {name: f"{version(name)}/{_digest(name, own)}" for name, own in sorted(kinds.items())}
+
+
+def befalling(condition: Condition, modality: Modality) -> str | None:
+    """The corruption that befalls a modality under a condition, if one does."""
+    if condition.kind == "joint":
+        return catalogue(modality.kind)[0]
+    return (condition.corruption or "misaligned") if condition.modality == modality.name else None
+
+
+def _digest(name: str, kinds: set[str]) -> str:
+    parameters = {kind: severities(name, kind) for kind in sorted(kinds)}
+    return hashlib.sha256(json.dumps(parameters).encode()).hexdigest()[:8]
 
 
 def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]) -> list[Condition]:
-    built = [_planned("clean")]
+    built = [Condition("clean")]
     if "single" in groups:
         built += [
-            _planned("single", modality=m.name, corruption=c, severity=s)
+            Condition("single", modality=m.name, corruption=c, severity=s)
             for m in task.modalities
             for c in corruptions[m.kind]
             if c != "misaligned"
             for s in LEVELS
         ]
     if "joint" in groups:
-        built += [_planned("joint", severity=s) for s in LEVELS]
+        built += [Condition("joint", severity=s) for s in LEVELS]
     if "missing" in groups:
-        built += [_planned("missing", absent=absent) for absent in _subsets(task.names)]
+        built += [Condition("missing", absent=absent) for absent in _subsets(task.names)]
     if "missing_rate" in groups:
-        built += [_planned("missing_rate", rate=rate) for rate in missing_rates()]
+        built += [Condition("missing_rate", rate=rate) for rate in missing_rates()]
     if "misaligned" in groups:
-        built += [_planned("misaligned", modality=m.name, severity=s) for m in task.modalities for s in LEVELS]
+        built += [Condition("misaligned", modality=m.name, severity=s) for m in task.modalities for s in LEVELS]
     return built
 
 
@@ -89,7 +103,3 @@ def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
     count = len(names)
     sizes = range(1, count) if count <= 4 else (1, count - 1)
     return [subset for size in sizes for subset in combinations(names, size)]
-
-
-def _planned(kind: str, **facts: object) -> Condition:
-    return Condition(kind=kind, score=math.nan, **facts)  # pyright: ignore[reportArgumentType]

@@ -19,23 +19,24 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from benchmark.build import build_dataset, build_method
 from benchmark.cost import peak, reset_peak
 from benchmark.executors.lifeline import die_with
 from benchmark.loggers import Log
 from benchmark.options import UsageError
-from benchmark.plan import Cell, build_dataset, build_method
 from benchmark.seeds import seed_all
 from benchmark.trainer import TrainerOptions, fit, own_signals, root_device
 from datamodules.registry import load_plugin, loaded_plugins
+from leaderboard.record import Cell, Fitted
 from methods.base import Method
 
 _POLL = 0.05  # seconds
@@ -46,13 +47,22 @@ class RankFailed(RuntimeError):
     """One of the processes that train a cell together failed; the others were ended."""
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(msgspec.Struct, frozen=True):
     """What is known of a training: a report per stage, its seconds and the largest peak memory of its processes."""
 
-    stages: tuple[dict[str, Any], ...]
+    stages: tuple[Fitted, ...]
     seconds: float
     peak_mb: float = 0.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a rank has to know: the cell, and where and how to train it."""
+
+    cell: Cell
+    parent: int
+    plugins: tuple[str, ...]
+    threads: int
+    log: tuple[str, str, dict[str, Any]] | None
 
 
 def train(cell: Cell, method: Method, options: TrainerOptions, log: Log | None = None) -> Trained:
@@ -65,27 +75,21 @@ def train(cell: Cell, method: Method, options: TrainerOptions, log: Log | None =
     _check(options, cell)
     with tempfile.TemporaryDirectory(prefix="polymodal-") as name:
         folder = Path(name)
-        job = {
-            "parent": os.getpid(),
-            "plugins": loaded_plugins(),
-            "threads": torch.get_num_threads(),
-            "dataset": cell.dataset,
-            "dataset_options": dict(cell.dataset_options),
-            "method": cell.method,
-            "options": dict(cell.options),
-            "recipe": dict(cell.recipe),
-            "seed": cell.seed,
-            "trainer": asdict(options),
-            "log": None if log is None else {**asdict(log), "folder": str(log.folder.resolve())},
-        }
-        (folder / "job.json").write_text(json.dumps(job))
+        job = Job(
+            cell=cell,
+            parent=os.getpid(),
+            plugins=loaded_plugins(),
+            threads=torch.get_num_threads(),
+            log=None if log is None else (log.name, str(log.folder.resolve()), log.config),
+        )
+        (folder / "job.json").write_bytes(msgspec.json.encode(job))
         with _ranks(folder, options) as ranks:
             _wait(ranks, folder)
-        report = json.loads((folder / "report.json").read_text())
+        report = msgspec.json.decode((folder / "report.json").read_bytes(), type=Trained)
         weights = torch.load(folder / "weights.pt", weights_only=True, map_location="cpu")
     method.to(dtype=torch.float64 if options.precision == "64-true" else torch.float32)
     method.load_state_dict(weights)
-    return Trained(tuple(report["stages"]), report["seconds"], report["peak_mb"])
+    return report
 
 
 def notes(method: Method, options: TrainerOptions) -> list[str]:
@@ -187,8 +191,8 @@ def _output(folder: Path, rank: int) -> Path:
 
 def main(folder: Path) -> None:
     """The life of a rank."""
-    job = json.loads((folder / "job.json").read_text())
-    die_with(job["parent"])
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    die_with(job.parent)
     for number in (signal.SIGINT, signal.SIGTERM):  # are for the cell's process, which ends us if it ends
         signal.signal(number, signal.SIG_IGN)
     rank = int(os.environ["RANK"])
@@ -203,35 +207,35 @@ def main(folder: Path) -> None:
         os._exit(1)  # now: a peer that waits for us must not keep us from ending
 
 
-def _work(folder: Path, job: dict[str, Any], rank: int) -> None:
-    options = TrainerOptions(**job["trainer"])
+def _work(folder: Path, job: Job, rank: int) -> None:
+    cell = job.cell
+    options = TrainerOptions(**cell.trainer)
     if options.device == "cuda":
         torch.cuda.set_device(rank)
-    torch.set_num_threads(job["threads"])
-    for plugin in job["plugins"]:
+    torch.set_num_threads(job.threads)
+    for plugin in job.plugins:
         load_plugin(plugin)
     backend = "nccl" if options.device == "cuda" else "gloo"
     # A file, not a port that another process may take meanwhile.
     dist.init_process_group(
         backend, init_method=(folder / "meet").as_uri(), rank=rank, world_size=options.devices, timeout=_PATIENCE
     )
-    datamodule = build_dataset(job["dataset"], job["dataset_options"])
-    seed = job["seed"]
-    seed_all(job["dataset"], seed, "init")  # as for one device
-    method = build_method(job["method"], job["options"], datamodule.task, job["recipe"])
-    log = None if job["log"] is None else Log(**{**job["log"], "folder": Path(job["log"]["folder"])})
+    datamodule = build_dataset(cell.dataset, cell.dataset_options)
+    seed_all(cell.dataset, cell.seed, "init")  # as for one device
+    method = build_method(cell.method, cell.options, datamodule.task, cell.recipe)
+    log = None if job.log is None else Log(job.log[0], Path(job.log[1]), job.log[2])
     device = root_device(options)
     reset_peak(device)
     started = time.perf_counter()
     with own_signals():
-        stages = fit(method, datamodule, seed=seed, options=options, log=log)
+        stages = fit(method, datamodule, seed=cell.seed, options=options, log=log)
     seconds = time.perf_counter() - started
     peaks = torch.tensor(peak(device), device=device)
     dist.all_reduce(peaks, dist.ReduceOp.MAX)
     if rank == 0:
         torch.save({name: value.cpu() for name, value in method.state_dict().items()}, folder / "weights.pt")
-        report = {"stages": stages, "seconds": seconds, "peak_mb": float(peaks)}
-        (folder / "report.json").write_text(json.dumps(report))
+        report = Trained(stages, seconds, float(peaks))
+        (folder / "report.json").write_bytes(msgspec.json.encode(report))
     dist.destroy_process_group()
 
 

@@ -9,7 +9,7 @@ batch and one compact prediction per row and condition.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 from datamodules.base import DataModule, SplitName
 from datamodules.corruptions import catalogue, corruption_key, drop_modalities
 from datamodules.spec import Batch
-from leaderboard.record import Condition
+from leaderboard.record import Condition, Measured, finite
 from methods.base import Method, Output, Tokens
 from methods.metrics import evaluate, evaluate_ranks, prediction, ranks
 
@@ -31,7 +31,7 @@ BINS = 15  # equal-mass bins of the expected calibration error
 class Swept:
     """The measured conditions, and the arrays that go beside the record."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Measured, ...]
     predictions: dict[str, np.ndarray]
 
 
@@ -55,7 +55,7 @@ def sweep(
             for condition in order:
                 tallies[condition.id].add(*view.under(condition), view.batch.target)
     target, slices, gallery = rows.split.target, rows.split.slices or {}, rows.split.gallery
-    measured = tuple(replace(c, **tallies[c.id].measure(target, slices, gallery)) for c in conditions)
+    measured = tuple(c.measured(**tallies[c.id].measure(target, slices, gallery)) for c in conditions)
     arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
     for c in conditions:
         arrays.update(tallies[c.id].arrays(c.id, target, gallery))
@@ -210,12 +210,12 @@ class _Tally:
             calibration["ece"] = calibration_error(torch.cat(self.confidence), torch.cat(self.correct))
         return {
             "score": metrics[task.metric],
-            "metrics": {name: value for name, value in metrics.items() if name != task.metric},
-            "calibration": calibration,
+            "metrics": finite({name: value for name, value in metrics.items() if name != task.metric}),
+            "calibration": finite(calibration),
             "weights": tuple(means["weights"]) if "weights" in means else None,
-            "diagnostics": {
-                n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")
-            },
+            "diagnostics": finite(
+                {n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")}
+            ),
         }
 
     def arrays(self, name: str, target: Tensor, gallery: Tensor | None) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
-"""The code behind a cell.
+"""The code behind a cell: digests that change when code that decides numbers does, and not when a comment does.
 
-A digest of a method's source that changes when the code does, and not when a comment does.
+A method's digest covers its own files and what they import of `methods`. The protocol's digest covers what trains and
+scores all methods alike, and the dataset's own files. How data is fetched, shown or commanded decides no number.
 """
 
 from __future__ import annotations
@@ -8,59 +9,118 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-_OURS = ("methods", "datamodules")
+from datamodules.base import DataModule
+from datamodules.encoders.features import Features
+from methods.base import Base, Method
+from methods.registry import methods
+
+PROTOCOL = (
+    "benchmark.evaluate",
+    "benchmark.seeds",
+    "benchmark.trainer",
+    "datamodules.base",
+    "methods.base",
+    "methods.metrics",
+    "methods.parts.encoders",
+)
+_METHODS = ("methods",)
+_DATASETS = ("datamodules",)
+# Names, checks and ways to fetch bytes, whose content is checked where it is read; and what a cell says of itself:
+# corruptions by version, encoders in the files of the datasets that use them.
+_NEUTRAL = (
+    "datamodules",
+    "datamodules.corruptions",
+    "datamodules.options",
+    "datamodules.registry",
+    "datamodules.sources.files",
+    "datamodules.sources.folders",
+    "datamodules.sources.hub_table",
+    "datamodules.sources.wheels",
+    "methods",
+    "methods.registry",
+)
 
 
-def digest(cls: type) -> str:
-    """Of the file that defines `cls`, and of every file of ours it imports, directly or not.
+def method_digest(cls: type[Method], options: Mapping[str, Any]) -> str:
+    """Of a method's code and of the code of what its options make it wrap."""
+    bases = [value for value in options.values() if isinstance(value, Base)]
+    wrapped = [method_digest(methods.get(base.name), base.options) for base in bases]
+    return _join([_digest(cls, _METHODS), *wrapped])
 
-    An edited plugin, an edited encoder or an edited functional core therefore is a new cell, never a stale hit.
-    """
-    found: dict[str, str] = {}
-    _collect(Path(inspect.getfile(cls)), found)
+
+def protocol_digest(datamodule: DataModule) -> str:
+    """Of the code that all methods share on a dataset."""
+    inner = [datamodule.base] if isinstance(datamodule, Features) else []
+    return _join(
+        [
+            *(_read(path, _changed(path))[0] for path in map(_path, PROTOCOL)),
+            *(_digest(type(part), _DATASETS) for part in (datamodule, *inner)),
+        ]
+    )
+
+
+def _digest(cls: type, packages: tuple[str, ...]) -> str:
+    """Of the files that define a class and its bases, and of every file of `packages` they import, directly or not."""
+    files: dict[Path, str] = {}
     for base in cls.__mro__:
-        if base.__module__.split(".")[0] in _OURS:
-            _collect(Path(inspect.getfile(base)), found)
-    return hashlib.sha256("\n".join(f"{k}" for k in sorted(found.values())).encode()).hexdigest()
+        top = base.__module__.partition(".")[0]
+        if base is cls or (top in packages and base.__module__ not in PROTOCOL):
+            _collect(Path(inspect.getfile(base)), packages, files)
+    return _join(sorted(files.values()))
 
 
-def _collect(path: Path, found: dict[str, str]) -> None:
-    if str(path) in found:
+def _collect(path: Path, packages: tuple[str, ...], files: dict[Path, str]) -> None:
+    if path in files:
         return
-    normal, imports = _read(path, path.stat().st_mtime_ns)
-    found[str(path)] = normal
+    files[path], imports = _read(path, _changed(path))
     for module in imports:
-        spec = find_spec(module)
-        if spec is not None and spec.origin:
-            _collect(Path(spec.origin), found)
+        if module.partition(".")[0] in packages and module not in PROTOCOL and module not in _NEUTRAL:
+            _collect(_path(module), packages, files)
 
 
 @lru_cache(maxsize=512)
 def _read(path: Path, changed: int) -> tuple[str, tuple[str, ...]]:
     """The digest of a file without comments, docstrings and layout, and the modules of ours it imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports = []
+    imports: list[str] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in _OURS:
-            imports.append(node.module)
-            imports += [f"{node.module}.{alias.name}" for alias in node.names]
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
-            imports += [alias.name for alias in node.names if alias.name.split(".")[0] in _OURS]
+            imports += [alias.name for alias in node.names]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     normal = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return normal, tuple(name for name in imports if _is_module(name))
+    return normal, tuple(name for name in dict.fromkeys(imports) if _is_module(name))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def _is_module(name: str) -> bool:
+    if name.partition(".")[0] not in (*_METHODS, *_DATASETS):
+        return False
     try:
         spec = find_spec(name)
     except ModuleNotFoundError:  # a class imported from a module
         return False
-    # Registries list names and hold no numbers: their edits change no result.
-    return spec is not None and spec.origin is not None and not name.endswith("registry")
+    return spec is not None and spec.origin is not None
+
+
+@lru_cache(maxsize=512)
+def _path(module: str) -> Path:
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None, module
+    return Path(spec.origin)
+
+
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def _join(digests: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()

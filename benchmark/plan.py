@@ -5,63 +5,29 @@ A matrix resolved into cells, each complete, checked and addressed by a hash of 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from benchmark import conditions as conditions_
-from benchmark.identity import digest
+from benchmark import conditions
+from benchmark.build import resolve_dataset
+from benchmark.identity import method_digest, protocol_digest
 from benchmark.matrix import Choice, Matrix
-from benchmark.options import UsageError, axes, divide, parameters, plain, resolve
+from benchmark.options import UsageError, axes, plain, resolve
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
-from datamodules.encoders.features import Features
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
-from leaderboard.record import SCHEMA, Condition
-from methods.base import Base, Method, Recipe
+from leaderboard.record import Cell
+from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
 
 BASELINES = ("concat", "unimodal")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run.
-
-    A method on a dataset with a seed. Everything in it is plain data, so that it can go to another process.
-    """
-
-    id: str
-    method: str
-    label: str
-    family: str
-    track: str
-    options: Mapping[str, Any]
-    dataset: str
-    dataset_version: str
-    dataset_options: Mapping[str, Any]
-    seed: int
-    recipe: Mapping[str, Any]
-    conditions: tuple[Condition, ...]
-    trainer: Mapping[str, Any]
-    modalities: tuple[str, ...]
-    target: str
-    metric: str
-    higher_is_better: bool
-    bayes: float | None
-    parameters: int
-    source: str
-
-    def __post_init__(self) -> None:
-        json.dumps([self.options, self.dataset_options])  # plain data, or an error here and not in a worker
 
 
 @dataclass(frozen=True)
@@ -83,6 +49,27 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A method with one combination of its options, and its name on the board."""
+
+    choice: Choice
+    cls: type[Method]
+    options: Mapping[str, Any]
+    label: str
+
+    def size(self, task: Task, recipe: Recipe) -> tuple[int, list[str]]:
+        """Parameters, and what the method warns of, by building it where tensors cost nothing; a bad value fails."""
+        try:
+            with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
+                warnings.simplefilter("always")
+                size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
+        except (ValueError, TypeError, KeyError) as error:
+            message = error.args[0] if error.args else error
+            raise UsageError(f"{message} ({self.choice.where})") from error
+        return size, [str(w.message) for w in caught if w.category is UserWarning]
+
+
 def make_plan(matrix: Matrix) -> Plan:
     """Resolve a matrix: expand its axes, check every value by building every model on the meta device.
 
@@ -95,7 +82,7 @@ def make_plan(matrix: Matrix) -> Plan:
         raise UsageError(f"{matrix.source}: no methods. Known: {', '.join(methods.names())}")
     trainer = _fields(TrainerOptions, matrix.trainer, f"{matrix.source}, [trainer]")
     try:
-        conditions_.check(matrix.conditions)  # pyright: ignore[reportArgumentType]
+        conditions.check(matrix.conditions)
     except ValueError as error:
         raise UsageError(f"{error} ({matrix.source}, conditions)") from None
     names = {choice.name for choice in matrix.methods}
@@ -108,39 +95,54 @@ def make_plan(matrix: Matrix) -> Plan:
         for datamodule, dataset_options in _datasets(dataset):
             shown = dataset.name + datamodule.suffix
             recipe = _recipe(matrix, dataset.name, trainer)
-            wanted = conditions_.resolve(matrix.conditions, datamodule.raw)  # pyright: ignore[reportArgumentType]
-            for label, cls, choice, options in _methods(chosen, datamodule.task):
-                reason = cls.applies_to(datamodule.task, options)
+            shared = _shared(matrix, datamodule, recipe, trainer)
+            for entry in _entries(chosen, datamodule.task):
+                reason = entry.cls.applies_to(datamodule.task, entry.options)
                 if reason is not None:
-                    left_out.append(NotApplicable(label, shown, reason))
+                    left_out.append(NotApplicable(entry.label, shown, reason))
                     continue
-                size, warned = _size(cls, choice, options, datamodule.task, recipe)
-                notes += [f"{label} on {shown}: {message}" for message in warned]
-                for seed in matrix.seeds:
-                    cell = _cell(choice.name, label, cls, options, shown, dataset_options, datamodule.task, seed,
-                                 recipe, wanted, trainer, size)  # fmt: skip
-                    cells.setdefault(cell.id, cell)
+                size, warned = entry.size(datamodule.task, recipe)
+                notes += [f"{entry.label} on {shown}: {message}" for message in warned]
+                first = Cell(
+                    method=entry.choice.name,
+                    label=entry.label,
+                    family=entry.cls.family,
+                    track=entry.cls.track,
+                    options={key: plain(value) for key, value in entry.options.items()},
+                    dataset=shown,
+                    dataset_options=dataset_options,
+                    seed=0,
+                    parameters=size,
+                    source=method_digest(entry.cls, entry.options),
+                    **shared,
+                )
+                cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
     return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
 
 
-def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
-    """The dataset of a cell, through the encoders its options name; `name` may be its name on the board."""
-    return _dataset(name.partition("[")[0], options, name)[0]
-
-
-def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapping[str, Any]) -> Method:
-    """The method of a cell, untrained."""
-    cls = methods.get(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the plan has said them once
-        return cls(task, Recipe(**recipe), **resolve(name, cls, options, name))
+def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:
+    """The fields that all cells of a dataset have in common."""
+    task = datamodule.task
+    wanted = conditions.resolve(matrix.conditions, datamodule.raw)
+    return {
+        "dataset_version": task.version,
+        "recipe": asdict(recipe),
+        "trainer": asdict(trainer),
+        "conditions": wanted,
+        "corruptions": conditions.versions(wanted, datamodule.raw),
+        "modalities": task.names,
+        "target": task.target,
+        "metric": task.metric,
+        "higher_is_better": higher_is_better(task.metric),
+        "bayes": task.bayes,
+        "protocol": protocol_digest(datamodule),
+    }
 
 
 def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
-    cls = datasets.get(choice.name)
-    for given in _product(cls, choice):
+    for given in _product(datasets.get(choice.name), choice):
         try:
-            datamodule, options = _dataset(choice.name, given, choice.where)
+            datamodule, options = resolve_dataset(choice.name, given, choice.where)
             datamodule.task  # noqa: B018 - described now, so that a wrong value is an error now
         except UsageError:
             raise
@@ -149,32 +151,7 @@ def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
         yield datamodule, {k: plain(v) for k, v in options.items()}
 
 
-def _dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[DataModule, dict[str, Any]]:
-    """A dataset and its options: its own, filled in with defaults, then the encoders of its modalities."""
-    cls = datasets.get(name)
-    own, encoders = divide(cls, given)
-    options = resolve(name, cls, own, where)
-    datamodule: DataModule = cls(**options)
-    if not encoders:
-        return datamodule, options
-    known = (*parameters(cls), *datamodule.task.names, "freeze")
-    for key in encoders:
-        if key not in known:
-            raise UsageError(f"{name}: no option `{key}`. {did_you_mean(key, known)} ({where})")
-    freeze = encoders.pop("freeze", True)
-    if not isinstance(freeze, bool):
-        raise UsageError(f"{name}: `freeze` must be true or false, got {freeze!r} ({where})")
-    for key, value in encoders.items():
-        if not isinstance(value, str):
-            raise UsageError(f"{name}: `{key}` must be an encoder (a string), got {value!r} ({where})")
-    if not encoders:
-        raise UsageError(f"{name}: `freeze` needs an encoder for {' or '.join(datamodule.task.names)} ({where})")
-    shown = {**options, **encoders} | ({} if freeze else {"freeze": False})
-    return Features(datamodule, encoders, freeze=freeze), shown
-
-
-def _methods(chosen: tuple[Choice, ...], task: Task) -> Iterator[tuple[str, type[Method], Choice, dict[str, Any]]]:
-    """Each method with each combination of its options, and its name on the board."""
+def _entries(chosen: tuple[Choice, ...], task: Task) -> Iterator[Entry]:
     for choice in chosen:
         cls: type[Method] = methods.get(choice.name)
         variants = cls.variants(task)
@@ -184,7 +161,7 @@ def _methods(chosen: tuple[Choice, ...], task: Task) -> Iterator[tuple[str, type
             expanded = variants if not named & set(given) else ({},)
             for variant in expanded:
                 options = resolve(choice.name, cls, {**variant, **given}, choice.where)
-                yield _label(choice.name, cls, options, named), cls, choice, options
+                yield Entry(choice, cls, options, _label(choice.name, cls, options, named))
 
 
 def _product(cls: type, choice: Choice) -> Iterator[dict[str, Any]]:
@@ -211,20 +188,6 @@ def _short(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _size(
-    cls: type[Method], choice: Choice, options: Mapping[str, Any], task: Task, recipe: Recipe
-) -> tuple[int, list[str]]:
-    """Parameters of the method and what it warns of, by building it where tensors cost nothing; a bad value fails."""
-    try:
-        with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
-            warnings.simplefilter("always")
-            size = sum(p.numel() for p in cls(task, recipe, **options).parameters())
-    except (ValueError, TypeError, KeyError) as error:
-        message = error.args[0] if error.args else error
-        raise UsageError(f"{message} ({choice.where})") from error
-    return size, [str(w.message) for w in caught if w.category is UserWarning]
-
-
 def _recipe(matrix: Matrix, dataset: str, trainer: TrainerOptions) -> Recipe:
     given = {**matrix.recipe, **matrix.recipes.get(dataset, {})}
     where = f"{matrix.source}, [recipe] or [recipes.{dataset}]"
@@ -245,66 +208,3 @@ def _fields(cls: type, given: Mapping[str, Any], where: str) -> Any:
         return cls(**given)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{error} ({where})") from error
-
-
-def _sources(cls: type[Method], options: Mapping[str, Any]) -> list[str]:
-    """Digests of the method's code and of the code of what it wraps."""
-    found = [digest(cls)]
-    for value in options.values():
-        if isinstance(value, Base):
-            found += _sources(methods.get(value.name), value.options)
-    return found
-
-
-def _cell(
-    method: str,
-    label: str,
-    cls: type[Method],
-    options: Mapping[str, Any],
-    dataset: str,
-    dataset_options: dict[str, Any],
-    task: Task,
-    seed: int,
-    recipe: Recipe,
-    wanted: tuple[Condition, ...],
-    trainer: TrainerOptions,
-    size: int,
-) -> Cell:
-    given = {key: plain(options[key]) for key in parameters(cls)}
-    identity: dict[str, Any] = {
-        "schema": SCHEMA,
-        "method": method,
-        "options": given,
-        "source": _sources(cls, options),
-        "dataset": dataset,
-        "dataset_version": task.version,
-        "dataset_options": dataset_options,
-        "seed": seed,
-        "recipe": recipe.__dict__,
-        "conditions": [c.id for c in wanted],
-        "corruptions": conditions_.versions(wanted),
-        "precision": trainer.precision,  # devices are not identity: they must not change the numbers
-    }
-    code = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-    return Cell(
-        id=f"{method}-{dataset.partition('[')[0]}-{seed}-{code}",
-        method=method,
-        label=label,
-        family=cls.family,
-        track=cls.track,
-        options=given,
-        dataset=dataset,
-        dataset_version=task.version,
-        dataset_options=dataset_options,
-        seed=seed,
-        recipe=dict(recipe.__dict__),
-        conditions=wanted,
-        trainer=dict(trainer.__dict__),
-        modalities=task.names,
-        target=task.target,
-        metric=task.metric,
-        higher_is_better=higher_is_better(task.metric),
-        bayes=task.bayes,
-        parameters=size,
-        source=hashlib.sha256("".join(identity["source"]).encode()).hexdigest(),
-    )

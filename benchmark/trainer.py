@@ -29,6 +29,7 @@ from benchmark.precision import Precision
 from benchmark.seeds import derive, random_state, restore_random_state, seed_all
 from datamodules.base import Batches, DataModule
 from datamodules.options import Count, check_fields
+from leaderboard.record import Fitted
 from methods.base import Encoded, Method, Stage
 from methods.metrics import higher_is_better
 from methods.parts.gather import from_rank_zero, world
@@ -51,7 +52,7 @@ class TrainerOptions:
     precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields("trainer", self)
 
     @property
     def device(self) -> str:
@@ -158,14 +159,14 @@ def fit(
     options: TrainerOptions | None = None,
     callbacks: tuple[Callback, ...] = (),
     log: Log | None = None,
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[Fitted, ...]:
     """Fit a method stage by stage.
 
     Every stage reseeds from (dataset, seed, stage index): a wrapper's first stage is bit-equal to its base's own
     cell, and all methods see the rows in the same order.
 
     Returns:
-        One report per stage: name, epochs, steps, seconds, best epoch and score, history.
+        One report per stage.
     """
     options = options or TrainerOptions()
     if options.precision == "64-true":
@@ -184,7 +185,7 @@ def fit(
             else:
                 logger = log.of_stage(index, stage.name) if log else False
                 report = _train(stage, datamodule, options, callbacks, logger)
-        reports.append({"name": stage.name, "seconds": time.perf_counter() - started, **report})
+        reports.append(Fitted(stage.name, time.perf_counter() - started, **report))
     return tuple(reports)
 
 
@@ -255,7 +256,7 @@ def _train(
         "best_epoch": best.epoch,
         "best_score": best.sign * best.score,
         "monitor": best.monitor,
-        "history": best.history,
+        "history": tuple(best.history),
     }
 
 
@@ -266,4 +267,4 @@ def _solve(stage: Stage, datamodule: DataModule, options: TrainerOptions) -> dic
     with torch.no_grad():
         stage.solve(stream)
         from_rank_zero([*stage.method.parameters(), *stage.method.buffers()])
-    return {"epochs": 0, "steps": 0}
+    return {}

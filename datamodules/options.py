@@ -68,10 +68,13 @@ def check(cls: type, given: Mapping[str, Any]) -> None:
                 raise ValueError(f"{cls.__name__}: {error}") from None
 
 
-def check_fields(values: Any) -> None:
+def check_fields(noun: str, values: Any) -> None:
     """Raise ValueError unless every field of a dataclass is what its annotation allows."""
     for key, hint in typing.get_type_hints(type(values), include_extras=True).items():
-        convert(key, hint, getattr(values, key))
+        try:
+            convert(key, hint, getattr(values, key))
+        except ValueError as error:
+            raise ValueError(f"{noun}: {error}") from None
 
 
 def describe(hint: Any) -> str:

@@ -108,11 +108,11 @@ def build(evidence: Evidence, track: str, draws: int = stats.DRAWS) -> Board:
     reference. Methods of different tracks are never in one table.
     """
     common = measures.common_curves(evidence.records)
-    here = [r for r in evidence.records if r.track == track]
-    failed = [r for r in evidence.failed if r.track == track]
-    names = sorted({r.dataset for r in (*here, *failed)})
-    labels = sorted({r.label for r in (*here, *failed)})
-    baselines = {n: Baselines.of([r for r in evidence.records if r.dataset == n]) for n in names}
+    here = [r for r in evidence.records if r.cell.track == track]
+    failed = [r for r in evidence.failed if r.cell.track == track]
+    names = sorted({r.cell.dataset for r in (*here, *failed)})
+    labels = sorted({r.cell.label for r in (*here, *failed)})
+    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
     entries = {
         label: {n: _entry(label, n, here, failed, baselines[n], common.get(n, frozenset())) for n in names}
         for label in labels
@@ -122,7 +122,7 @@ def build(evidence: Evidence, track: str, draws: int = stats.DRAWS) -> Board:
     for pillar in pillars.values():
         notes += [n for n in pillar.notes if n not in notes]
     datasets = tuple(
-        _dataset(n, [r for r in (*here, *failed) if r.dataset == n], common, pillars["clean"].by_dataset.get(n))
+        _dataset(n, [r for r in (*here, *failed) if r.cell.dataset == n], common, pillars["clean"].by_dataset.get(n))
         for n in names
     )
     board_rows = [_row(label, entries[label], pillars, here + failed) for label in labels]
@@ -138,7 +138,7 @@ def build(evidence: Evidence, track: str, draws: int = stats.DRAWS) -> Board:
 
 def build_all(evidence: Evidence, draws: int = stats.DRAWS) -> tuple[Board, ...]:
     """One board per track that has records, plain first."""
-    tracks = {r.track for r in (*evidence.records, *evidence.failed)}
+    tracks = {r.cell.track for r in (*evidence.records, *evidence.failed)}
     return tuple(build(evidence, t, draws) for t in ("plain", "augmented") if t in tracks)
 
 
@@ -150,12 +150,12 @@ def _entry(
     baselines: Baselines,
     common: frozenset[Curve],
 ) -> Entry:
-    own = tuple(r for r in here if r.label == label and r.dataset == dataset)
-    lost = [r for r in failed if r.label == label and r.dataset == dataset]
+    own = tuple(r for r in here if r.cell.label == label and r.cell.dataset == dataset)
+    lost = [r for r in failed if r.cell.label == label and r.cell.dataset == dataset]
     if lost:
-        seeds = ", ".join(str(r.seed) for r in lost)
-        error = lost[0].error or {}
-        reason = f"seed {seeds} failed: {error.get('type', 'error')}: {error.get('message', '')}"
+        seeds = ", ".join(str(r.cell.seed) for r in lost)
+        error = lost[0].error
+        reason = f"seed {seeds} failed" + (f": {error.type}: {error.message}" if error else "")
         return Entry("failed", reason, records=own)
     if not own:
         return Entry("absent", "not run")
@@ -252,17 +252,17 @@ def _sample(
     sizes: set[int] = set()
     for label, several in records.items():
         for record in several:
-            values = rows.contributions(evidence.stores[record.cell], record, weights)
+            values = rows.contributions(evidence.stores[record.cell.id], record, weights)
             if values is None:
                 sizes.add(-1)
                 continue
             sizes.add(len(values))
-            found.setdefault(label, {})[record.seed] = _normalise_rows(values, record)
+            found.setdefault(label, {})[record.cell.seed] = _normalise_rows(values, record)
     if len(sizes) == 1 and -1 not in sizes:
         return found, []
     reason = "predictions are missing or cannot be resampled" if -1 in sizes else "cells have different test rows"
     scores = {
-        label: {r.seed: _normalise_rows(np.array([_weighted(r, weights)]), r) for r in several}
+        label: {r.cell.seed: _normalise_rows(np.array([_weighted(r, weights)]), r) for r in several}
         for label, several in records.items()
     }
     return scores, [f"{dataset}: {reason}, so intervals there are over seeds only"]
@@ -280,7 +280,7 @@ def _normalise_rows(values: stats.Floats, record: Record) -> stats.Floats:
 
 
 def _row(label: str, entries: Mapping[str, Entry], pillars: Mapping[str, _Pillar], records: Sequence[Record]) -> Row:
-    any_record = next(r for r in records if r.label == label)
+    any_record = next(r for r in records if r.cell.label == label)
     marked = {
         n: Entry(
             e.status,
@@ -294,9 +294,9 @@ def _row(label: str, entries: Mapping[str, Entry], pillars: Mapping[str, _Pillar
     missing = tuple(f"{n}: {e.reason}" for n, e in entries.items() if e.status != "ok")
     return Row(
         label,
-        any_record.method,
-        any_record.family,
-        any_record.options,
+        any_record.cell.method,
+        any_record.cell.family,
+        any_record.cell.options,
         {p: pillars[p].standings[label] for p in PILLARS if label in pillars[p].standings},
         missing,
         marked,
@@ -323,15 +323,15 @@ def _dataset(
     r = next((r for r in records if r.status == "ok"), records[0])
     return Dataset(
         name,
-        r.dataset_version,
-        r.metric,
-        r.higher_is_better,
-        r.target,
-        r.modalities,
+        r.cell.dataset_version,
+        r.cell.metric,
+        r.cell.higher_is_better,
+        r.cell.target,
+        r.cell.modalities,
         r.trivial,
-        r.bayes,
+        r.cell.bayes,
         r.rows,
-        len({x.seed for x in records}),
+        len({x.cell.seed for x in records}),
         tuple(sorted(common.get(name, ()))),
         resolves,
     )
@@ -343,16 +343,18 @@ def _notes(
     notes: list[str] = []
     for label, own in entries.items():
         notes += [f"{label} on {n}: {e.reason}" for n, e in own.items() if e.status == "failed"]
-    collapsed = {(r.label, r.dataset, k) for r in here for k, v in r.summary.items() if k.endswith("_collapsed") and v}
+    collapsed = {
+        (r.cell.label, r.cell.dataset, k) for r in here for k, v in r.summary.items() if k.endswith("_collapsed") and v
+    }
     notes += [f"{label} on {n}: {k.replace('_', ' ')}" for label, n, k in sorted(collapsed)]
     for name, kept in sorted(common.items()):
-        dropped = {c for r in here if r.dataset == name for c in curves(r)} - kept
+        dropped = {c for r in here if r.cell.dataset == name for c in curves(r)} - kept
         if dropped:
             listed = ", ".join(f"{c} on {k}" for k, c in sorted(dropped))
             notes.append(f"{name}: the area is over the {len(kept)} curves all methods have; not in it: {listed}")
-        if any(r.dataset == name and r.trivial is None for r in here):
+        if any(r.cell.dataset == name and r.trivial is None for r in here):
             notes.append(f"{name}: no trivial score in the records, so nothing is normalised or ranked there")
-    return notes + _seed_notes(entries, sorted({r.dataset for r in here}))
+    return notes + _seed_notes(entries, sorted({r.cell.dataset for r in here}))
 
 
 def _seed_notes(entries: Mapping[str, Mapping[str, Entry]], names: Sequence[str]) -> list[str]:

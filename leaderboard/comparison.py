@@ -95,12 +95,12 @@ def compare(
     notes = [f"only {label} has results on {_list(others)}" for label, others in alone if others]
     if a == b:
         notes.append("the same method twice")
-    tracks = {r.track for own in (mine, theirs) for several in own.values() for r in several}
+    tracks = {r.cell.track for own in (mine, theirs) for several in own.values() for r in several}
     if len(tracks) > 1:
         notes.append("of different tracks: one of them saw corrupted or missing modalities in training")
     differences: list[Difference] = []
     differing: list[RowDifference] = []
-    failed = {(r.label, r.dataset): r.seed for r in evidence.failed if r.label in (a, b)}
+    failed = {(r.cell.label, r.cell.dataset): r.cell.seed for r in evidence.failed if r.cell.label in (a, b)}
     for name in shared:
         lost = [f"seed {failed[label, name]} of {label}" for label in (a, b) if (label, name) in failed]
         if lost:
@@ -116,10 +116,10 @@ def compare(
 def _records(evidence: Evidence, label: str) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = {}
     for record in evidence.records:
-        if record.label == label:
-            found.setdefault(record.dataset, []).append(record)
+        if record.cell.label == label:
+            found.setdefault(record.cell.dataset, []).append(record)
     if not found:
-        known = sorted({r.label for r in evidence.records})
+        known = sorted({r.cell.label for r in evidence.records})
         near = difflib.get_close_matches(label, known, n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         raise BoardError(f"no method named {label!r} on the board.{guess} Known: {', '.join(known)}")
@@ -132,14 +132,14 @@ class _Pair:
     def __init__(self, a: str, b: str, mine: Sequence[Record], theirs: Sequence[Record], evidence: Evidence) -> None:
         self.records = (tuple(mine), tuple(theirs))
         self.labels = (a, b if b != a else f"{b} (2)")
-        first = mine[0]
-        self.dataset, self.metric, self.higher = first.dataset, first.metric, first.higher_is_better
+        first, cell = mine[0], mine[0].cell
+        self.dataset, self.metric, self.higher = cell.dataset, cell.metric, cell.higher_is_better
         every = [{c.id: c for c in r.conditions} for r in (*mine, *theirs)]
         self.conditions = [c for c in first.conditions if all(c.id in own for own in every)]
         self.notes: list[str] = []
         ids = [c.id for c in self.conditions]
         self.target: np.ndarray | None = None
-        self.values = [{r.seed: self._values(r, ids, evidence) for r in several} for several in self.records]
+        self.values = [{r.cell.seed: self._values(r, ids, evidence) for r in several} for several in self.records]
         sizes = {v.shape[1] for own in self.values for v in own.values() if v is not None}
         if len(sizes) != 1 or any(v is None for own in self.values for v in own.values()):
             self.notes.append(f"{self.dataset}: rows cannot be paired, so intervals there are over seeds only")
@@ -148,16 +148,16 @@ class _Pair:
 
     def _values(self, record: Record, ids: Sequence[str], evidence: Evidence) -> np.ndarray | None:
         """What each row adds to the score under each condition, `[conditions, N]`."""
-        found = rows.arrays(evidence.stores[record.cell], record, list(ids))
+        found = rows.arrays(evidence.stores[record.cell.id], record, list(ids))
         if found is None:
             return None
         self.target = found[0]
-        return scores.contributions(record.metric, *found)
+        return scores.contributions(record.cell.metric, *found)
 
     def difference(self, kind: str, what: str, weights: Mapping[str, float], draws: int) -> Difference:
         """Paired bootstrap over rows and seeds of a weighted mean of conditions."""
         sample = {
-            label: {r.seed: self._weighted(r, own[r.seed], weights) for r in several}
+            label: {r.cell.seed: self._weighted(r, own[r.cell.seed], weights) for r in several}
             for label, several, own in zip(self.labels, self.records, self.values, strict=True)
         }
         drawn = stats.resample(self.dataset, sample, self.labels, draws)

@@ -93,7 +93,7 @@ def common_curves(records: Sequence[Record]) -> dict[str, frozenset[Curve]]:
     found: dict[str, frozenset[Curve]] = {}
     for record in records:
         if own := frozenset(curves(record)):
-            found[record.dataset] = found.get(record.dataset, own) & own
+            found[record.cell.dataset] = found.get(record.cell.dataset, own) & own
     return found
 
 
@@ -118,7 +118,7 @@ def measure(record: Record, baselines: Baselines, common: frozenset[Curve]) -> d
 
 def normalise(score: float, record: Record) -> float:
     """The score of a record's metric, chance-normalised."""
-    return robustness.normalise(score, record.trivial, record.higher_is_better)
+    return robustness.normalise(score, record.trivial, record.cell.higher_is_better)
 
 
 def area_weights(common: frozenset[Curve]) -> dict[str, float]:
@@ -155,7 +155,7 @@ def _under_corruption(record: Record, baselines: Baselines, common: frozenset[Cu
         "worst": worst[1] if worst else None,
         "corrupted_gain": _mean(robustness.corrupted_gains(record, baselines, common).values()),
     }
-    concat = baselines.concat.get(record.seed)
+    concat = baselines.concat.get(record.cell.seed)
     if concat is not None and common <= set(curves(concat)):
         found["mce"] = robustness.mce(record, concat, common)
         found["retention"] = robustness.secondary(record, concat, common).retention

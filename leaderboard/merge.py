@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -56,7 +56,7 @@ def gather(
     failed = tuple(r for r, _ in chosen if r.status == "failed")
     if not records and not failed:
         raise BoardError(f"no records in {_names(folders)}. Run `polymodal run` first, or name the results folder.")
-    return Evidence(records, failed, {r.cell: s for r, s in chosen}, tuple(notes))
+    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes))
 
 
 Found = list[tuple[Record, Store]]
@@ -73,14 +73,13 @@ def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, lis
         reading = store.scan()
         invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
         for record in reading.records:
-            other = by_cell.get(record.cell)
+            other = by_cell.get(record.cell.id)
             if other is not None and _scores(other[0]) != _scores(record):
                 notes.append(
-                    f"cell {record.cell} ({record.label} on {record.dataset}, seed {record.seed}) differs between "
-                    f"{other[1].folder} and {store.folder}; the newer is used"
+                    f"cell {record.cell.id} differs between {other[1].folder} and {store.folder}; the newer is used"
                 )
             if other is None or _finished(record) > _finished(other[0]):
-                by_cell[record.cell] = (record, store)
+                by_cell[record.cell.id] = (record, store)
     if invalid and not skip_invalid:
         raise BoardError(
             "these files cannot be trusted, and a board that leaves them out would average over holes:\n  "
@@ -91,9 +90,9 @@ def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, lis
 
 
 def _one_version(found: Found, datasets: Sequence[str] | None) -> tuple[Found, list[str]]:
-    """Per dataset the version (options, content) asked for, else the one with the most records, then the newest."""
+    """Per dataset the version (options, protocol, content) asked for, else the one most records have."""
     wanted = dict(_split_version(name) for name in datasets) if datasets else None
-    by_name = _grouped(found, lambda r: r.dataset)
+    by_name = _grouped(found, lambda r: r.cell.dataset)
     if wanted and (unknown := sorted(set(wanted) - set(by_name))):
         raise BoardError(f"no records on {', '.join(unknown)}. Datasets with records: {', '.join(sorted(by_name))}")
     kept: Found = []
@@ -101,28 +100,48 @@ def _one_version(found: Found, datasets: Sequence[str] | None) -> tuple[Found, l
     for name, group in sorted(by_name.items()):
         if wanted is not None and name not in wanted:
             continue
-        variants = _adopted(_grouped(group, _variant))
+        variants = _adopted(_grouped(group, Variant.of))
         asked = wanted.get(name) if wanted else None
         if asked is not None:
-            variants = {k: v for k, v in variants.items() if k[0] == asked}
+            variants = {k: v for k, v in variants.items() if k.version == asked}
             if not variants:
                 raise BoardError(f"no records on version {asked} of {name}")
         main = max(variants, key=lambda k: (len(variants[k]), max(_finished(r) for r, _ in variants[k]), k))
         kept += variants[main]
         for other in sorted(set(variants) - {main}):
             notes.append(
-                f"{name}: {len(variants[other])} records of {_says(other)} are set aside, the board shows "
-                f"{_says(main)}; they are never averaged (--datasets {name}@{other[0]} shows the others)"
+                f"{name}: {len(variants[other])} records of {other} are set aside, the board shows {main}; they are "
+                f"never averaged (--datasets {name}@{other.version} shows the others)"
             )
     return kept, notes
 
 
-def _adopted(variants: dict[tuple[str, str, str], Found]) -> dict[tuple[str, str, str], Found]:
+class Variant(NamedTuple):
+    """What records of one dataset must have in common to be compared."""
+
+    version: str
+    options: str
+    protocol: str
+    content: str
+
+    def __str__(self) -> str:
+        options = "" if self.options == "{}" else f" with {self.options}"
+        content = self.content and f", content {self.content}"
+        return f"version {self.version}{options}, protocol {self.protocol}{content}"
+
+    @classmethod
+    def of(cls, record: Record) -> Variant:
+        """The record's."""
+        cell, content = record.cell, str(record.provenance.get("dataset_hash") or "")
+        return cls(cell.dataset_version, _text(cell.dataset_options), cell.protocol[:12], content[:12])
+
+
+def _adopted(variants: dict[Variant, Found]) -> dict[Variant, Found]:
     """Records that do not know the content they saw, as those of cells that failed early, join the largest they fit."""
-    known = {k: list(v) for k, v in variants.items() if k[2]}
+    known = {k: list(v) for k, v in variants.items() if k.content}
     for key, own in variants.items():
-        fits = [k for k in known if k[:2] == key[:2]]
-        if not key[2]:
+        fits = [k for k in known if k[:-1] == key[:-1]]
+        if not key.content:
             known.setdefault(max(fits, key=lambda k: (len(variants[k]), k)) if fits else key, []).extend(own)
     return known
 
@@ -135,34 +154,34 @@ def _one_configuration(found: Found) -> tuple[Found, list[str]]:
     """
     chosen: Found = []
     notes: list[str] = []
-    for dataset, here in sorted(_grouped(found, lambda r: r.dataset).items()):
-        by_method = _grouped(here, lambda r: (r.label, r.track))
-        usual = Counter(recipe for own in by_method.values() for recipe in {_recipe(r) for r, _ in own})
+    for dataset, here in sorted(_grouped(found, lambda r: r.cell.dataset).items()):
+        by_method = _grouped(here, lambda r: (r.cell.label, r.cell.track))
+        usual = Counter(recipe for own in by_method.values() for recipe in {_text(r.cell.recipe) for r, _ in own})
         aside: dict[str, int] = {}
         for (label, _), own in sorted(by_method.items()):
             configurations = _grouped(own, _configuration)
             best = max(configurations, key=lambda k: (usual[k[0]], max(_finished(r) for r, _ in configurations[k]), k))
             if len(configurations) > 1:
                 aside[label] = len(own) - len(configurations[best])
-            for _, group in sorted(_grouped(configurations[best], lambda r: r.seed).items()):
-                chosen.append(max(group, key=lambda f: (_finished(f[0]), f[0].status == "ok", f[0].cell)))
+            for _, group in sorted(_grouped(configurations[best], lambda r: r.cell.seed).items()):
+                chosen.append(max(group, key=lambda f: (_finished(f[0]), f[0].status == "ok", f[0].cell.id)))
         if aside:
             listed = ", ".join(f"{label} ({number})" for label, number in aside.items())
             notes.append(f"{dataset}: records of other recipes, options or sources are set aside: {listed}")
-    return sorted(chosen, key=lambda f: (f[0].label, f[0].track, f[0].dataset, f[0].seed)), notes
+    return sorted(chosen, key=lambda f: (f[0].cell.label, f[0].cell.track, f[0].cell.dataset, f[0].cell.seed)), notes
 
 
 def recipe_notes(records: Iterable[Record]) -> tuple[str, ...]:
     """Datasets on which methods were trained with different recipes, and which settings differ."""
     notes: list[str] = []
-    for name, group in sorted(_grouped([(r, None) for r in records], lambda r: r.dataset).items()):
-        recipes = [r.recipe for r, _ in group]
+    for name, group in sorted(_grouped([(r, None) for r in records], lambda r: r.cell.dataset).items()):
+        recipes = [r.cell.recipe for r, _ in group]
         keys = sorted({k for recipe in recipes for k in recipe})
         differ = [k for k in keys if len({json.dumps(recipe.get(k), sort_keys=True) for recipe in recipes}) > 1]
         for key in differ:
             values = Counter(json.dumps(recipe.get(key)) for recipe in recipes)
             usual = values.most_common(1)[0][0]
-            odd = sorted({r.label for r, _ in group if json.dumps(r.recipe.get(key)) != usual})
+            odd = sorted({r.cell.label for r, _ in group if json.dumps(r.cell.recipe.get(key)) != usual})
             more = ", ..." * (len(odd) > 5)
             notes.append(f"{name}: recipe differs in {key} (not {usual}) for {', '.join(odd[:5])}{more}")
     return tuple(notes)
@@ -175,23 +194,13 @@ def _grouped(found: Iterable[tuple[Record, Any]], key: Callable[[Record], Any]) 
     return dict(groups)
 
 
-def _variant(record: Record) -> tuple[str, str, str]:
-    content = str(record.provenance.get("dataset_hash") or "")[:12]
-    return record.dataset_version, json.dumps(record.dataset_options, sort_keys=True), content
-
-
-def _recipe(record: Record) -> str:
-    return json.dumps(record.recipe, sort_keys=True)
-
-
 def _configuration(record: Record) -> tuple[str, str]:
-    facts = [record.options, record.provenance.get("source"), record.provenance.get("corruptions")]
-    return _recipe(record), json.dumps(facts, sort_keys=True)
+    cell = record.cell
+    return _text(cell.recipe), _text([cell.options, cell.source, cell.corruptions])
 
 
-def _says(variant: tuple[str, str, str]) -> str:
-    version, options, content = variant
-    return f"version {version}" + ("" if options == "{}" else f" with {options}") + (content and f", content {content}")
+def _text(facts: Any) -> str:
+    return json.dumps(facts, sort_keys=True)
 
 
 def _split_version(name: str) -> tuple[str, str | None]:

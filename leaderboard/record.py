@@ -1,53 +1,35 @@
-"""The record: what one cell of the matrix leaves behind, and the only thing the leaderboard reads."""
+"""The cell and its record: what is to be run, what came of it, and the only thing the leaderboard reads."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
-SCHEMA = 1
+SCHEMA = 2
 
-# A number that was not finite is null in the file: the decoder must take it, code that computes may hope for numbers.
-if TYPE_CHECKING:
-    Numbers = dict[str, float]
-else:
-    Numbers = dict[str, float | None]
-
+Numbers = dict[str, float]
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
+Natural = Annotated[int, Meta(ge=0)]
 
 
 class InvalidRecord(ValueError):
     """A record file that cannot be trusted: truncated, foreign, or of another schema."""
 
 
-@dataclass(frozen=True)
-class Condition:
-    """The scores of one trained model under one condition.
-
-    Attributes:
-        kind: What was done to the test rows; `modality`, `corruption`, `severity`, `absent` and `rate` say how.
-        score: The task's own metric (`Record.metric`), raw, never relative to anything.
-        metrics: Further metrics of the task (macro F1, recall at 5, ...).
-        calibration: NLL, Brier score and expected calibration error, for targets that have probabilities.
-        weights: Mean weight the method gave each modality (in the order of `Record.modalities`), or None.
-        diagnostics: Numbers the method reports about itself under this condition.
-    """
+class Condition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is done to the test rows: nothing, or as `modality`, `corruption`, `severity`, `absent` and `rate` say."""
 
     kind: Kind
-    score: float
     modality: str | None = None
     corruption: str | None = None
-    severity: int = 0
+    severity: Natural = 0
     absent: tuple[str, ...] = ()
     rate: float | None = None
-    metrics: Numbers = field(default_factory=dict)
-    calibration: Numbers = field(default_factory=dict)
-    weights: tuple[float, ...] | None = None
-    diagnostics: Numbers = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -65,29 +47,45 @@ class Condition:
                 return f"misaligned:{self.modality}:{self.severity}"
         return "clean"
 
+    def measured(self, score: float, **more: Any) -> Measured:
+        """What became of the condition."""
+        planned = {name: getattr(self, name) for name in Condition.__struct_fields__}
+        return Measured(**planned, score=score, **more)
 
-@dataclass(frozen=True)
-class Record:
-    """One cell: a method trained on a dataset with a seed, and everything measured of it.
+
+class Measured(Condition, frozen=True, kw_only=True):
+    """The scores of one trained model under one condition.
 
     Attributes:
-        cell: The cell's id, also the stem of its files.
-        label: The method as the board shows it (`unimodal[image]`, `low_rank[rank=8]`); `method` is the registered
-            name.
-        options: The method's resolved hyper-parameters; `dataset_options` the dataset's.
-        metric: Name of the score; `trivial` is its value for the trivial predictor on the test split, `bayes` the
-            optimum
-            when it is known.
-        conditions: Scores, the clean one first. Empty when the cell failed.
-        summary: Numbers measured once per cell (held-out correlations, collapse).
-        training: One entry per stage: name, epochs, steps, best epoch and score, history.
-        cost: Parameters, seconds, memory, latency.
-        provenance: Versions, revision, hardware, seeds: facts that do not identify the cell.
-        error: Type, message and traceback of a failed cell.
+        score: The task's own metric (`Cell.metric`), raw, never relative to anything.
+        metrics: Further metrics of the task (macro F1, recall at 5, ...).
+        calibration: NLL, Brier score and expected calibration error, for targets that have probabilities.
+        weights: Mean weight the method gave each modality (in the order of `Cell.modalities`), or None.
+        diagnostics: Numbers the method reports about itself under this condition.
     """
 
-    cell: str
-    status: Literal["ok", "failed"]
+    score: float
+    metrics: Numbers = {}
+    calibration: Numbers = {}
+    weights: tuple[float, ...] | None = None
+    diagnostics: Numbers = {}
+
+
+class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """One run: a method on a dataset with a seed, completely described by plain data.
+
+    Attributes:
+        label: The method as the board shows it (`unimodal[image]`, `low_rank[rank=8]`); `method` is the registered
+            name, `options` its resolved hyper-parameters.
+        dataset: As the board shows it (`csv_views[patients]`); `dataset_options` are all of its options.
+        corruptions: What each corruption of the conditions is: its version and severities.
+        trainer: Precision, which decides numbers, and devices, which must not.
+        metric: Name of the score; `bayes` is its optimum, when it is known.
+        parameters: Of the method.
+        source: Digest of the method's own code.
+        protocol: Digest of the code that trains and scores all methods alike, and of the dataset's.
+    """
+
     method: str
     label: str
     family: str
@@ -96,22 +94,93 @@ class Record:
     dataset: str
     dataset_version: str
     dataset_options: dict[str, Any]
-    seed: int
+    seed: Natural
+    recipe: dict[str, Any]
+    trainer: dict[str, Any]
+    conditions: tuple[Condition, ...]
+    corruptions: dict[str, str]
     modalities: tuple[str, ...]
     target: str
     metric: str
     higher_is_better: bool
-    recipe: dict[str, Any]
+    bayes: float | None
+    parameters: Natural
+    source: str
+    protocol: str
+
+    def __post_init__(self) -> None:
+        # Here and not when asked for, because a copy of the cell with another seed would keep what is cached.
+        self.__dict__["_id"] = self._identify()
+
+    @property
+    def id(self) -> str:
+        """Hash of everything that decides the numbers; also the stem of the cell's files."""
+        return self.__dict__["_id"]
+
+    def _identify(self) -> str:
+        decisive = {name: getattr(self, name) for name in self.__struct_fields__}
+        # Devices must not change the numbers, so a cell that ran on others is the same cell.
+        decisive["trainer"] = self.trainer.get("precision")
+        text = msgspec.json.encode([SCHEMA, decisive], order="sorted")
+        code = hashlib.sha256(text).hexdigest()[:12]
+        return f"{self.method}-{self.dataset.partition('[')[0]}-{self.seed}-{code}"
+
+    def with_seed(self, seed: int) -> Cell:
+        """The same run with another seed."""
+        return msgspec.structs.replace(self, seed=seed)
+
+
+class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is known of one stage of a training.
+
+    Attributes:
+        best_epoch: Whose weights were kept, and `best_score` of `monitor` then; None for what is solved, not trained.
+        history: Losses and scores after each epoch; None is a number that was not finite.
+    """
+
+    name: str
+    seconds: float
+    epochs: Natural = 0
+    steps: Natural = 0
+    best_epoch: int | None = None
+    best_score: float | None = None
+    monitor: str = ""
+    history: tuple[dict[str, float | None], ...] = ()
+
+
+class Failure(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a cell failed."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A cell and everything measured of it.
+
+    Attributes:
+        trivial: The score of the trivial predictor on the test split, which has `rows` rows.
+        conditions: Scores, the clean one first. Empty when the cell failed.
+        predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
+        summary: Numbers measured once per cell (held-out correlations, collapse).
+        training: One entry per stage.
+        cost: Parameters, seconds, memory, latency.
+        provenance: Versions, revision, hardware: facts that do not identify the cell.
+    """
+
+    cell: Cell
+    status: Literal["ok", "failed"]
+    schema: int
     trivial: float | None = None
-    bayes: float | None = None
-    rows: int = 0
-    conditions: tuple[Condition, ...] = ()
-    summary: Numbers = field(default_factory=dict)
-    training: tuple[dict[str, Any], ...] = ()
-    cost: Numbers = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, str] | None = None
-    schema: int = SCHEMA
+    rows: Natural = 0
+    conditions: tuple[Measured, ...] = ()
+    predictions: str = ""
+    summary: Numbers = {}
+    training: tuple[Fitted, ...] = ()
+    cost: Numbers = {}
+    provenance: dict[str, Any] = {}
+    error: Failure | None = None
 
     @property
     def clean(self) -> float:
@@ -119,8 +188,8 @@ class Record:
         return self.conditions[0].score
 
     def to_json(self) -> str:
-        """The record as JSON; non-finite numbers become null, which JSON can say and NaN it cannot."""
-        return json.dumps(_finite(asdict(self)), indent=1, sort_keys=True, allow_nan=False)
+        """The record as JSON, in which a number that is not finite is null."""
+        return msgspec.json.format(msgspec.json.encode(self, order="sorted").decode(), indent=1)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Record:
@@ -130,28 +199,26 @@ class Record:
             InvalidRecord: With the reason, if `text` is not a record of this schema.
         """
         try:
-            raw = _KEYS.decode(text)
-        except msgspec.ValidationError:
-            raise InvalidRecord("not a Polymodal record: not a JSON object") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidRecord(f"not JSON (truncated?): {error}") from None
-        if "schema" not in raw:
-            raise InvalidRecord("not a Polymodal record: no `schema` field")
-        if bytes(raw["schema"]) != str(SCHEMA).encode():
-            raise InvalidRecord(f"schema {bytes(raw['schema']).decode()}, this version reads {SCHEMA}")
-        if unknown := sorted(raw.keys() - _FIELDS):
-            raise InvalidRecord(f"unknown fields {unknown}")
-        try:
+            schema = _HEAD.decode(text).schema
+            if schema is None:
+                raise InvalidRecord("not a Polymodal record: no `schema` field")
+            if schema != SCHEMA:
+                raise InvalidRecord(
+                    f"schema {schema!r}, this version reads {SCHEMA}: run the cell again with `polymodal run`, or read "
+                    "the folder with the version that wrote it"
+                )
             record = _RECORD.decode(text)
         except msgspec.ValidationError as error:
-            raise InvalidRecord(f"missing or misshapen fields: {error}") from None
-        record._check()
+            raise InvalidRecord(f"not a Polymodal record: {error}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRecord(f"not JSON (truncated?): {error}") from None
+        record.check()
         return record
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise InvalidRecord unless the record is complete for its status."""
         if self.status == "failed":
-            if not self.error or "message" not in self.error:
+            if self.error is None:
                 raise InvalidRecord("a failed record must carry its error")
             return
         if not self.conditions or self.conditions[0].kind != "clean":
@@ -159,23 +226,22 @@ class Record:
         ids = [c.id for c in self.conditions]
         if len(set(ids)) != len(ids):
             raise InvalidRecord("conditions are not unique")
+        if ids != [c.id for c in self.cell.conditions]:
+            raise InvalidRecord("the measured conditions are not those of the cell")
         for condition in self.conditions:
             if not math.isfinite(condition.score):
                 raise InvalidRecord(f"condition {condition.id}: score {condition.score!r} is not a finite number")
 
 
-# Typed decoding in C: a board of 10,000 records is read in seconds. The keys come first, because what is unknown must
-# not be dropped in silence.
-_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+def finite(numbers: Mapping[str, float]) -> Numbers:
+    """The numbers that are: what is not finite was not measured, and a record does not pretend it was."""
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+class _Head(Struct):
+    schema: Any = None
+
+
+# Typed decoding in C: a board of 10,000 records is read in seconds.
+_HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)
-_FIELDS = {f.name for f in fields(Record)}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

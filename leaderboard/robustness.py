@@ -1,7 +1,7 @@
 """How a method breaks, from records alone: spec/robustness-and-statistics, section 2.
 
-Functions of one record (and of the baselines it is compared with) give numbers; functions of many give pandas frames.
-What cannot be measured is None, NaN in a frame: never a number that looks like a result.
+Functions of one record, and of the baselines it is compared with. What cannot be measured is None: never a number that
+looks like a result.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from leaderboard.record import Record
@@ -146,7 +145,7 @@ def secondary(record: Record, concat: Record, only: Collection[Curve] | None = N
 
 def gain(record: Record, baselines: Baselines) -> float | None:
     """`G`: what fusing is worth, the clean score minus the best unimodal baseline's; positive is better."""
-    best = baselines.best(record.seed, record.higher_is_better)
+    best = baselines.best(record.cell.seed, record.cell.higher_is_better)
     return None if best is None else _advantage(record.clean, best, record)
 
 
@@ -158,8 +157,8 @@ def corrupted_gains(
     Negative: fusing is worse than ignoring the broken modality.
     """
     found: dict[tuple[str, int], float] = {}
-    for k in record.modalities:
-        best = baselines.best(record.seed, record.higher_is_better, without=k)
+    for k in record.cell.modalities:
+        best = baselines.best(record.cell.seed, record.cell.higher_is_better, without=k)
         own = [curve for key, curve in curves(record).items() if key[0] == k and (only is None or key in only)]
         if best is None or not own:
             continue
@@ -210,14 +209,14 @@ def reliance(record: Record) -> dict[str, float] | None:
 
     The values add up to the clean score minus the trivial one. None unless every subset was tested.
     """
-    names = record.modalities
+    names = record.cell.modalities
     everything = frozenset(names)
     value = {everything - set(c.absent): c.score for c in record.conditions if c.kind == "missing"}
     value[everything] = record.clean
     if record.trivial is None or len(value) != 2 ** len(names) - 1:
         return None
     value[frozenset()] = record.trivial
-    sign = 1 if record.higher_is_better else -1
+    sign = 1 if record.cell.higher_is_better else -1
     found = dict.fromkeys(names, 0.0)
     for k in names:
         for size in range(len(names)):
@@ -237,7 +236,7 @@ def attention_audit(record: Record) -> dict[Curve, float]:
     found: dict[Curve, float] = {}
     for k, c in curves(record):
         ids = ["clean", *(f"single:{k}:{c}:{s}" for s in range(1, LEVELS + 1))]
-        series = [own[record.modalities.index(k)] for i in ids if (own := weights.get(i)) is not None]
+        series = [own[record.cell.modalities.index(k)] for i in ids if (own := weights.get(i)) is not None]
         if len(series) == len(ids):
             # Rounding noise has a rank too: differences below 1e-6 are none.
             series = np.round(series, 6)
@@ -264,12 +263,12 @@ class Baselines:
     @classmethod
     def of(cls, records: Sequence[Record]) -> Baselines:
         """Collect them from the records of one dataset and version."""
-        plain = [r for r in records if r.status == "ok" and r.track == "plain"]
+        plain = [r for r in records if r.status == "ok" and r.cell.track == "plain"]
         unimodal: dict[str, dict[int, float]] = {}
         for r in plain:
-            if r.method == "unimodal":
-                unimodal.setdefault(str(r.options["modality"]), {})[r.seed] = r.clean
-        return cls(unimodal, {r.seed: r for r in plain if r.label == "concat"})
+            if r.cell.method == "unimodal":
+                unimodal.setdefault(str(r.cell.options["modality"]), {})[r.cell.seed] = r.clean
+        return cls(unimodal, {r.cell.seed: r for r in plain if r.cell.label == "concat"})
 
     def best(self, seed: int, higher_is_better: bool, without: str | None = None) -> float | None:
         """Clean score, with `seed`, of the best unimodal baseline on any modality but `without`.
@@ -283,121 +282,8 @@ class Baselines:
         return self.unimodal[best].get(seed)
 
 
-def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One line per successful record with every scalar measure of this module; compared within dataset and seed.
-
-    Only the curves that all swept records of a dataset have are averaged, so that its lines are comparable.
-    """
-    return _frame(records, _summary_lines, [])
-
-
-def curve_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One line per record, severity curve (single, joint, misaligned) and severity."""
-    return _frame(records, _curve_lines, ["kind", "modality", "corruption", "severity", "score", "normalised"])
-
-
-def gain_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One line per record, modality and severity: `G_k(s)`."""
-    return _frame(records, _gain_lines, ["modality", "severity", "gain"])
-
-
-def modality_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One line per record and modality: its area, reliance (Shapley) and attention audit."""
-    return _frame(records, _modality_lines, ["modality", "area", "reliance", "audit"])
-
-
-@dataclass(frozen=True)
-class _Context:
-    baselines: Baselines
-    common: frozenset[Curve]
-
-
-def _frame(records: Sequence[Record], lines: Any, columns: list[str]) -> pd.DataFrame:
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.status == "ok":
-            groups.setdefault((record.dataset, record.dataset_version), []).append(record)
-    rows: list[dict[str, Any]] = []
-    for group in groups.values():
-        swept = [frozenset(own) for r in group if (own := curves(r))]
-        context = _Context(Baselines.of(group), frozenset.intersection(*swept) if swept else frozenset())
-        for record in group:
-            rows += [{**_identity(record), **line} for line in lines(record, context)]
-    names = ["cell", "label", "track", "dataset", "dataset_version", "seed"]
-    return pd.DataFrame(rows, columns=None if rows else [*names, *columns])
-
-
-def _identity(record: Record) -> dict[str, Any]:
-    return {
-        "cell": record.cell,
-        "label": record.label,
-        "track": record.track,
-        "dataset": record.dataset,
-        "dataset_version": record.dataset_version,
-        "seed": record.seed,
-    }
-
-
-def _summary_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
-    common = context.common if context.common <= set(curves(record)) else frozenset()
-    worst, absent = worst_modality(record, common), missing(record)
-    concat = context.baselines.concat.get(record.seed)
-    blank = secondary(record, concat, common) if concat else Secondary()
-    line = {
-        "clean": record.clean,
-        "clean_normalised": _normalise(record.clean, record),
-        "gain": gain(record, context.baselines),
-        "area": robustness(record, common),
-        "worst_modality": worst[0] if worst else None,
-        "worst_area": worst[1] if worst else None,
-        "joint_area": _mean(areas(record, "joint").values()),
-        "misaligned_area": _mean(areas(record, "misaligned").values()),
-        "corrupted_gain": _mean(corrupted_gains(record, context.baselines, common).values()),
-        "mce": mce(record, concat, common) if concat else None,
-        "retention": blank.retention,
-        "relative_ce": blank.relative_ce,
-        "effective_robustness": blank.effective,
-        "missing_mean": absent.mean,
-        "missing_worst": absent.worst,
-        "missing_worst_subset": "+".join(absent.worst_subset) or None,
-        "missing_rate_area": absent.rate,
-        "audit": _mean(audit(record).values()),
-    }
-    return [{**line, **calibration(record)}]
-
-
-def _curve_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
-    kinds: tuple[Literal["single", "joint", "misaligned"], ...] = ("single", "joint", "misaligned")
-    return [
-        {
-            "kind": kind,
-            "modality": k,
-            "corruption": c,
-            "severity": s,
-            "score": score,
-            "normalised": _normalise(score, record),
-        }
-        for kind in kinds
-        for (k, c), curve in curves(record, kind).items()
-        for s, score in enumerate(curve)
-    ]
-
-
-def _gain_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
-    gains = corrupted_gains(record, context.baselines, context.common)
-    return [{"modality": k, "severity": s, "gain": value} for (k, s), value in gains.items()]
-
-
-def _modality_lines(record: Record, context: _Context) -> list[dict[str, Any]]:
-    own, audited, shapley = modality_areas(record), audit(record), reliance(record) or {}
-    return [
-        {"modality": k, "area": own.get(k), "reliance": shapley.get(k), "audit": audited.get(k)}
-        for k in record.modalities
-    ]
-
-
 def _normalise(score: float, record: Record) -> float:
-    return normalise(score, record.trivial, record.higher_is_better)
+    return normalise(score, record.trivial, record.cell.higher_is_better)
 
 
 def _normalised(curve: Sequence[float], record: Record) -> list[float]:
@@ -406,12 +292,12 @@ def _normalised(curve: Sequence[float], record: Record) -> list[float]:
 
 def _error(curve: Sequence[float], record: Record, relative: bool) -> float:
     """Sum of the errors at severities 1 to 5, less the clean one's if `relative`."""
-    errors = [1 - a if record.higher_is_better else a for a in curve]
+    errors = [1 - a if record.cell.higher_is_better else a for a in curve]
     return sum(e - errors[0] * relative for e in errors[1:])
 
 
 def _advantage(score: float, other: float, record: Record) -> float:
-    return score - other if record.higher_is_better else other - score
+    return score - other if record.cell.higher_is_better else other - score
 
 
 def _mean(values: Collection[float]) -> float | None:

@@ -22,17 +22,17 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
     Returns:
         None when predictions were not kept in a form that can be resampled.
     """
-    if not scores.supported(record.metric):
+    if not scores.supported(record.cell.metric):
         return None
     try:
         names = [f"pred:{name}" for name in conditions]
-        stored = store.predictions(record.cell, {"row", "target", *names})
+        stored = store.predictions(record.cell.id, {"row", "target", *names})
         order = np.argsort(stored["row"], kind="stable")
         target = stored["target"][order]
         pred = np.stack([stored[name][order] for name in names])
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
-    if record.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
+    if record.cell.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
         return None  # Embeddings: a row's hit depends on which other rows were drawn.
     return target, pred
 
@@ -53,4 +53,6 @@ def contributions(store: Store, record: Record, weights: Mapping[str, float]) ->
     if found is None:
         return None
     target, pred = found
-    return np.tensordot(np.array([weights[n] for n in names]), scores.contributions(record.metric, target, pred), 1)
+    return np.tensordot(
+        np.array([weights[n] for n in names]), scores.contributions(record.cell.metric, target, pred), 1
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import io
 import multiprocessing
 import os
@@ -18,7 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
+from filelock import FileLock
 
 from leaderboard.record import InvalidRecord, Record
 
@@ -77,15 +80,16 @@ class Store:
             raise ValueError(f"not a cell id: {cell!r}")
         return self.folder / f"{cell}{suffix}"
 
-    def write(self, record: Record, predictions: Mapping[str, np.ndarray] | None = None) -> Path:
-        """Store a record and its predictions, replacing older ones."""
+    def write(self, record: Record, predictions: Mapping[str, np.ndarray] | None = None) -> Record:
+        """Store a record and its predictions, replacing older ones; the record as it was stored."""
         if predictions is not None:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, allow_pickle=False, **_packed(predictions))
-            self._write(self.path(record.cell, ".npz"), buffer.getvalue())
-        path = self.path(record.cell)
-        self._write(path, record.to_json().encode())
-        return path
+            content = buffer.getvalue()
+            self._write(self.path(record.cell.id, ".npz"), content)
+            record = msgspec.structs.replace(record, predictions=hashlib.sha256(content).hexdigest())
+        self._write(self.path(record.cell.id), record.to_json().encode())
+        return record
 
     def write_bytes(self, cell: str, suffix: str, content: bytes) -> Path:
         """Store another file of the cell, such as its checkpoint."""
@@ -108,9 +112,21 @@ class Store:
             record = self.read(cell)
         except InvalidRecord:
             return None
-        if record is None or record.status != "ok" or not zipfile.is_zipfile(self.path(cell, ".npz")):
-            return None
-        return record
+        return record if record is not None and record.status == "ok" and self._has_predictions(record) else None
+
+    def lock(self, cell: str) -> FileLock:
+        """The cell's lock; the kernel lets go of it when the process that holds it dies, however it dies."""
+        folder = self.folder / ".locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / self.path(cell).stem)
+
+    def _has_predictions(self, record: Record) -> bool:
+        """Whether the `.npz` beside the record is, byte for byte, the one that was written with it."""
+        try:
+            content = self.path(record.cell.id, ".npz").read_bytes()
+        except OSError:
+            return False
+        return hashlib.sha256(content).hexdigest() == record.predictions
 
     def predictions(self, cell: str, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         """The cell's predictions: `target`, `row`, `pred:<condition id>` and, for the clean condition, `prob:clean`.
@@ -129,7 +145,10 @@ class Store:
     def problem(self, record: Record) -> str | None:
         """What is wrong with the predictions of a record; None if each condition has one for each row."""
         try:
-            shapes = _shapes(self.path(record.cell, ".npz"))
+            content = self.path(record.cell.id, ".npz").read_bytes()
+            if hashlib.sha256(content).hexdigest() != record.predictions:
+                return "predictions are not those the record was written with"
+            shapes = _shapes(content)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             return f"predictions cannot be read: {error}"
         if "target" not in shapes:
@@ -153,7 +172,7 @@ class Store:
         with _no_garbage():
             for path in sorted(self._files()):
                 try:
-                    records.append(_read_named(path))
+                    records.append(_read(path))
                 except InvalidRecord as error:
                     invalid.append((path, str(error)))
         return Reading(tuple(records), tuple(invalid))
@@ -171,13 +190,13 @@ class Store:
         """Check one record and its predictions."""
         with _no_garbage():
             try:
-                record = _read_named(path)
+                record = _read(path)
             except InvalidRecord as error:
                 return Verdict(path, "invalid", str(error))
             problem = self.problem(record) if record.status == "ok" else None
         if record.status == "failed":
             return Verdict(path, "failed")
-        return Verdict(self.path(record.cell, ".npz"), "invalid", problem) if problem else Verdict(path, "ok")
+        return Verdict(self.path(record.cell.id, ".npz"), "invalid", problem) if problem else Verdict(path, "ok")
 
     def _files(self) -> Iterator[Path]:
         if not self.folder.is_dir():
@@ -202,15 +221,11 @@ class Store:
 
 def _read(path: Path) -> Record:
     try:
-        return Record.from_json(path.read_bytes())
+        record = Record.from_json(path.read_bytes())
     except OSError as error:
         raise InvalidRecord(f"cannot be read: {error}") from None
-
-
-def _read_named(path: Path) -> Record:
-    record = _read(path)
-    if record.cell != path.stem:
-        raise InvalidRecord(f"file name says {path.stem}, record says {record.cell}")
+    if record.cell.id != path.stem:
+        raise InvalidRecord(f"file name says {path.stem}, what it describes is {record.cell.id}")
     return record
 
 
@@ -243,10 +258,9 @@ def _unpacked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**arrays, **{f"{_PREDICTED}{name}": one for name, one in zip(ids.tolist(), stacked, strict=True)}}
 
 
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of an `.npz`; every byte is read, so that its checksum is checked too."""
-    # Read at once: the members would take a dozen small reads each, which a file server feels.
-    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as file:
+def _shapes(content: bytes) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of an `.npz`."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = {name.removesuffix(".npy"): file.read(name) for name in file.namelist()}
     shapes = {name: _shape(_head(content)) for name, content in members.items()}
     if "conditions" not in shapes:

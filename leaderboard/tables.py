@@ -308,7 +308,7 @@ def to_json(boards: Sequence[Board]) -> str:
 def plain(value: Any) -> Any:
     """A frozen value as JSON types; records become the cell ids that name their files."""
     if isinstance(value, Record):
-        return value.cell
+        return value.cell.id
     if isinstance(value, Estimate | Pair):
         return {k: plain(v) for k, v in value._asdict().items()}
     if is_dataclass(value) and not isinstance(value, type):

@@ -46,7 +46,7 @@ class Recipe:
     patience: Count = 8
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields("recipe", self)
 
 
 class Output(NamedTuple):

@@ -36,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
     rows = parse_rows(args.rows)
     store = Store(args.results)
     records = choose(store, args.cells, args.dataset)
-    if len({record.dataset for record in records}) > 1:
+    if len({record.cell.dataset for record in records}) > 1:
         raise ValueError(
-            f"cells of several datasets: {', '.join(sorted({r.dataset for r in records}))}; draw one at a time"
+            f"cells of several datasets: {', '.join(sorted({r.cell.dataset for r in records}))}; draw one at a time"
         )
     path = draw(records, store, rows, args.output)
     print(path, file=sys.stdout)
@@ -65,11 +65,11 @@ def choose(store: Store, cells: list[str], dataset: str | None) -> list[Record]:
     """
     done = [record for record in store.scan().records if record.status == "ok"]
     if dataset is not None:
-        found = [r for r in done if r.dataset == dataset and r.family == "attention"]
+        found = [r for r in done if r.cell.dataset == dataset and r.cell.family == "attention"]
         if not found:
             raise ValueError(f"no trained attention method on {dataset!r} in {store.folder}")
-        first = min(r.seed for r in found)
-        return sorted((r for r in found if r.seed == first), key=lambda r: r.label)
+        first = min(r.cell.seed for r in found)
+        return sorted((r for r in found if r.cell.seed == first), key=lambda r: r.cell.label)
     if not cells:
         raise ValueError("name a CELL or a --dataset")
     return [_only(done, cell, store) for cell in cells]
@@ -87,8 +87,8 @@ def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> 
         method, datamodule = load_method(record, store)
         batches = datamodule.ordered("test")
         if max(rows) >= batches.rows:
-            raise ValueError(f"row {max(rows)} is not in the test split of {record.dataset} ({batches.rows} rows)")
-        seen.append(look(method, batches.take(torch.tensor(rows)), record.label))
+            raise ValueError(f"row {max(rows)} is not in the test split of {record.cell.dataset} ({batches.rows} rows)")
+        seen.append(look(method, batches.take(torch.tensor(rows)), record.cell.label))
     assert datamodule is not None
     return draw_sheet(datamodule, rows, seen, output)
 

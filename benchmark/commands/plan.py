@@ -97,7 +97,7 @@ def _estimate(plan: Plan, done: dict[str, Record]) -> str:
     seconds: dict[str, list[float]] = {}
     for record in done.values():
         spent = record.cost.get("train_seconds", 0.0) + record.cost.get("sweep_seconds", 0.0)
-        seconds.setdefault(record.dataset, []).append(spent)
+        seconds.setdefault(record.cell.dataset, []).append(spent)
     todo = [cell for cell in plan.cells if cell.id not in done]
     unknown = {cell.dataset for cell in todo} - set(seconds)
     total = sum(statistics.fmean(seconds[cell.dataset]) for cell in todo if cell.dataset in seconds)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchmark.executors.pool import Settings, Stop
-    from benchmark.plan import Cell, Plan
-    from leaderboard.record import Record
+    from benchmark.plan import Plan
+    from leaderboard.record import Cell, Record
     from leaderboard.store import Store
 
 NAME = "run"
@@ -288,11 +288,11 @@ def _conclude(
     arguments: argparse.Namespace,
 ) -> int:
     failed = [record for record in records if record.status == "failed"]
-    vanished = [record for record in records if not store.path(record.cell).exists()]
+    vanished = [record for record in records if not store.path(record.cell.id).exists()]
     for record in failed:
-        message = (record.error or {}).get("message", "")
-        print(f"failed: {record.label} on {record.dataset}, seed {record.seed}: {message}", file=sys.stderr)
-        print(f"        polymodal show {record.cell} --results {store.folder}", file=sys.stderr)
+        cell, message = record.cell, record.error.message if record.error else ""
+        print(f"failed: {cell.label} on {cell.dataset}, seed {cell.seed}: {message}", file=sys.stderr)
+        print(f"        polymodal show {cell.id} --results {store.folder}", file=sys.stderr)
     if vanished:
         print(
             f"{len(vanished)} records of this run are no longer in {store.folder}: who deleted them?", file=sys.stderr
@@ -320,9 +320,9 @@ class _Lines:
 
     def update(self, record: Record) -> None:
         if self.as_json:
-            score = record.clean if record.status == "ok" else None
-            line = {"cell": record.cell, "status": record.status, "label": record.label, "dataset": record.dataset,
-                    "seed": record.seed, "metric": record.metric, "score": score}  # fmt: skip
+            cell, score = record.cell, record.clean if record.status == "ok" else None
+            line = {"cell": cell.id, "status": record.status, "label": cell.label, "dataset": cell.dataset,
+                    "seed": cell.seed, "metric": cell.metric, "score": score}  # fmt: skip
             print(json.dumps(line), flush=True)
 
 
@@ -367,9 +367,10 @@ class _Progress:
         if record.status == "failed":
             self.failed += 1
         else:
-            sign = 1 if record.higher_is_better else -1
-            here = (sign * record.clean, record.label)
-            best = self.best[record.dataset] = max(here, self.best.get(record.dataset, here))
-            note = escape(f"{record.dataset}: best {best[1]} {sign * best[0]:.3f}")
+            cell = record.cell
+            sign = 1 if cell.higher_is_better else -1
+            here = (sign * record.clean, cell.label)
+            best = self.best[cell.dataset] = max(here, self.best.get(cell.dataset, here))
+            note = escape(f"{cell.dataset}: best {best[1]} {sign * best[0]:.3f}")
         failed = f"{self.failed} failed" if self.failed else ""
         self.progress.update(self.task, advance=1, failed=failed, note=note)

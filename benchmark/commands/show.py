@@ -58,20 +58,19 @@ def _show(record: Record, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console.print(
-        f"[bold]{escape(record.label)}[/bold] on {escape(record.dataset)}, seed {record.seed} ({record.track})"
-    )
-    console.print(f"cell {record.cell}, finished {record.provenance.get('finished')}")
-    if record.options:
-        console.print(escape(f"options {record.options}"))
-    if record.status == "failed":
-        error = record.error or {}
-        console.print(f"[red]failed:[/red] {escape(error.get('type', ''))}: {escape(error.get('message', ''))}")
-        console.print(escape(error.get("traceback", "")))
+    cell, error = record.cell, record.error
+    console.print(f"[bold]{escape(cell.label)}[/bold] on {escape(cell.dataset)}, seed {cell.seed} ({cell.track})")
+    console.print(f"cell {cell.id}, finished {escape(str(record.provenance.get('finished')))}")
+    if cell.options:
+        console.print(escape(f"options {cell.options}"))
+    if error is not None:
+        console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(error.message)}")
+        console.print(escape(error.traceback))
         return
-    bayes = f", best possible {record.bayes:.4f}" if record.bayes is not None else ""
-    console.print(f"{record.metric} {record.clean:.4f} on {record.rows:,} rows (trivial {record.trivial:.4f}{bayes})")
-    table = Table("condition", record.metric, "calibration", "weights")
+    trivial = "" if record.trivial is None else f" (trivial {record.trivial:.4f}"
+    trivial += ")" if cell.bayes is None else f", best possible {cell.bayes:.4f})"
+    console.print(f"{cell.metric} {record.clean:.4f} on {record.rows:,} rows{trivial}")
+    table = Table("condition", cell.metric, "calibration", "weights")
     for c in record.conditions:
         calibration = " ".join(f"{k} {v:.3f}" for k, v in c.calibration.items())
         weights = " ".join(f"{w:.2f}" for w in c.weights or ())
@@ -79,8 +78,8 @@ def _show(record: Record, console: Console) -> None:
     console.print(table)
     for stage in record.training:
         console.print(
-            f"stage {stage['name']}: {stage['epochs']} epochs, {stage['steps']} steps, best epoch "
-            f"{stage.get('best_epoch', '-')}, {stage['seconds']:.1f} s"
+            f"stage {escape(stage.name)}: {stage.epochs} epochs, {stage.steps} steps, best epoch "
+            f"{'-' if stage.best_epoch is None else stage.best_epoch}, {stage.seconds:.1f} s"
         )
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmark.plan import Cell, build_dataset
-from datamodules.corruptions import catalogue
+from benchmark.build import build_dataset
+from benchmark.conditions import befalling
 from datamodules.encoders import feature_cache
 from datamodules.encoders.feature_cache import TableSpec
 from datamodules.encoders.features import Features
 from datamodules.spec import Task
+from leaderboard.record import Cell
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,8 @@ def _make(missing: list[TableSpec]) -> None:
 def _corruptions(raw: Task, cells: list[Cell]) -> dict[str, tuple[tuple[str, int], ...]]:
     """Modality -> the corruptions and severities its test rows meet in some cell."""
     found: dict[str, dict[tuple[str, int], None]] = {m.name: {} for m in raw.modalities}
-    for condition in (c for cell in cells for c in cell.conditions):
-        if condition.kind == "single" and condition.modality and condition.corruption:
-            found[condition.modality][condition.corruption, condition.severity] = None
-        elif condition.kind == "joint":
-            for m in raw.modalities:
-                found[m.name][catalogue(m.kind)[0], condition.severity] = None
+    for condition in (c for cell in cells for c in cell.conditions if c.kind in ("single", "joint")):
+        for m in raw.modalities:
+            if (corruption := befalling(condition, m)) is not None:
+                found[m.name][corruption, condition.severity] = None
     return {name: tuple(pairs) for name, pairs in found.items()}

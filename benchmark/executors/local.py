@@ -16,8 +16,7 @@ from multiprocessing.connection import Connection, wait
 
 from benchmark.executors.lifeline import die_with
 from benchmark.executors.pool import Crew, NotStored, Pool, Settings, Stop, Word, Worker, WorkerDied, bury, tell
-from benchmark.plan import Cell
-from leaderboard.record import Record
+from leaderboard.record import Cell, Record
 from leaderboard.store import Store
 
 __all__ = ["Settings", "Stop", "WorkerDied", "default_workers", "execute"]

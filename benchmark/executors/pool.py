@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from benchmark.plan import Cell
-from leaderboard.record import Record
+from leaderboard.record import Cell, Record
 from leaderboard.store import Store
 
 _POLL = 0.5  # seconds between looks at clocks and signals

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.executors.pool import Crew, Pool, Settings, Stop, Word, Worker, tell
-from benchmark.plan import Cell
-from leaderboard.record import Record
+from leaderboard.record import Cell, Record
 from leaderboard.store import Store
 
 _LOOK = 10.0  # seconds between looks at the size of the cluster

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from benchmark.plan import build_method
+from benchmark.build import build_method
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
 from datamodules.base import DataModule, SplitName

@@ -23,9 +23,9 @@ def curves(record: Record) -> Curves:
     """Share of exchanged channels per layer and epoch of a record's training; empty if the method exchanges nothing."""
     found: Curves = {}
     for stage in record.training:
-        for epoch in stage.get("history", ()):
+        for epoch in stage.history:
             for name, value in epoch.items():
-                if name.startswith(PREFIX):
+                if name.startswith(PREFIX) and value is not None:
                     found.setdefault(name.removeprefix(PREFIX), []).append(float(value))
     return found
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, dict[str, list[Curves]]] = {}
     for record in records:
         if layers := curves(record):
-            found.setdefault(record.dataset, {}).setdefault(record.label, []).append(layers)
+            found.setdefault(record.cell.dataset, {}).setdefault(record.cell.label, []).append(layers)
     if not found:
         print(f"no record in {args.results} has shares of exchanged channels: `polymodal run exchange` makes some")
         return 2

@@ -29,9 +29,9 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from benchmark.build import build_dataset
 from benchmark.matrix import read
 from benchmark.options import UsageError, plain, resolve
-from benchmark.plan import build_dataset
 from benchmark.studies._interaction_truth import exact_joint
 from benchmark.studies._modality_features import HELD_OUT, Features, Floats, Source, features_of
 from datamodules.base import DataModule
@@ -389,6 +389,6 @@ def _scores(folder: str | None, dataset: str) -> tuple[dict[str, list[float]], s
     found: dict[str, list[float]] = {}
     other: dict[str, Any] = {}
     for record in gather([folder], [dataset]).records:
-        found.setdefault(record.label, []).append(record.clean)
-        other |= {key: value for key, value in record.dataset_options.items() if defaults.get(key, value) != value}
+        found.setdefault(record.cell.label, []).append(record.clean)
+        other |= {key: value for key, value in record.cell.dataset_options.items() if defaults.get(key, value) != value}
     return found, ", ".join(f"{key} = {value}" for key, value in other.items())

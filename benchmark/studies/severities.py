@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmark.plan import build_dataset
+from benchmark.build import build_dataset
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
 from datamodules.base import DataModule, Gathered, Split, SplitName

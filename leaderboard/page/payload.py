@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import to_builtins
 
 from leaderboard import measures
 from leaderboard.board import PILLARS, Board, Dataset, Entry, Row
@@ -97,7 +98,7 @@ def _row(row: Row) -> dict[str, Any]:
         },
         "means": {n: _number(v, MEASURES[n]) for n, v in row.means.items() if v is not None},
         "entries": {name: _entry(e) for name, e in row.entries.items()},
-        "recipe": plain(records[0].recipe) if records else {},
+        "recipe": plain(records[0].cell.recipe) if records else {},
         "provenance": plain(records[0].provenance) if records else {},
     }
 
@@ -120,8 +121,8 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return {
         "status": "ok",
         "best": list(entry.best),
-        "seeds": [r.seed for r in entry.records],
-        "cells": [r.cell for r in entry.records],
+        "seeds": [r.cell.seed for r in entry.records],
+        "cells": [r.cell.id for r in entry.records],
         "m": {name: _estimate(found, MEASURES[name]) for name, found in entry.measures.items()},
         "seedScores": [_rounded(r.clean) for r in entry.records],
         "abar": _rounded(float(np.mean([measures.normalise(r.clean, r) for r in entry.records]))),
@@ -166,7 +167,7 @@ def _means(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _stages(record: Record) -> list[Mapping[str, Any]]:
-    return [{k: v for k, v in stage.items() if not isinstance(v, list | tuple | dict)} for stage in record.training]
+    return [{k: v for k, v in to_builtins(stage).items() if k != "history"} for stage in record.training]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from leaderboard.record import Record
@@ -22,9 +23,9 @@ def numbers(folder: Path) -> dict[str, object]:
     found = {}
     for record in Store(folder).scan().records:
         assert record.status == "ok", record.error
-        training = [{k: v for k, v in s.items() if k != "seconds"} for s in record.training]
-        arrays = {k: v.tolist() for k, v in Store(folder).predictions(record.cell).items()}
-        found[record.cell] = (record.conditions, record.summary, training, arrays)
+        training = [msgspec.structs.replace(stage, seconds=0.0) for stage in record.training]
+        arrays = {k: v.tolist() for k, v in Store(folder).predictions(record.cell.id).items()}
+        found[record.cell.id] = (record.conditions, record.summary, training, arrays)
     return found
 
 
@@ -175,4 +176,4 @@ def by_method(folder: Path) -> dict[str, Record]:
     reading = Store(folder).scan()
     assert not reading.invalid
     assert not list(folder.glob(".*.tmp"))
-    return {record.method: record for record in reading.records}
+    return {record.cell.method: record for record in reading.records}

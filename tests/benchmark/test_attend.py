@@ -17,7 +17,7 @@ def test_places_matter_and_can_be_drawn(
     methods = "softmax_attention,continuous_softmax"
     run = polymodal("run", "attention", "--datasets", "shapes_count", "--methods", methods, "--seeds", 1, "--quiet")
     assert run.returncode == 0, run.stderr
-    score = {record.label: record.clean for record in Store(tmp_path / "results").scan().records}
+    score = {record.cell.label: record.clean for record in Store(tmp_path / "results").scan().records}
     assert score["softmax_attention"] > score["continuous_softmax"] + 0.1
     assert score["continuous_softmax"] > score["softmax_attention[query=constant]"] + 0.05
     drawn = polymodal("attend", "--dataset", "shapes_count", "--rows", "0,5", "--output", "maps.png")

@@ -82,7 +82,8 @@ def trained(case: str, devices: int, numbers: str = "64-true") -> dict[str, Any]
         out = method(batch.inputs, batch.present)
     assert out.fused.dtype == (torch.float64 if numbers == "64-true" else torch.float32)
     kept = ("name", "steps", "best_epoch", "best_score")
-    return {"logits": out.logits, "stages": [{k: s[k] for k in kept if k in s} for s in stages]}
+    told = [{k: v for k in kept if (v := getattr(s, k)) is not None} for s in stages]
+    return {"logits": out.logits, "stages": told}
 
 
 def rank_main(rank: int, folder: Path, half: str) -> None:
@@ -176,21 +177,21 @@ def test_a_run_on_two_devices_writes_the_record_of_one(
                     "--logger", "csv", "--results", tmp_path / "two")  # fmt: skip
     assert two.returncode == 1, two.stderr
     (alone,) = Store(tmp_path / "one").scan().records
-    records = {r.method: r for r in Store(tmp_path / "two").scan().records}
+    records = {r.cell.method: r for r in Store(tmp_path / "two").scan().records}
     assert (alone.provenance["world_size"], alone.provenance["batch_size"]) == (1, {"global": 100, "per_device": 100})
     shared = records["well_behaved"]
-    assert shared.status == "ok" and shared.cell == alone.cell
+    assert shared.status == "ok" and shared.cell.id == alone.cell.id
     assert (shared.provenance["world_size"], shared.provenance["batch_size"]) == (2, {"global": 100, "per_device": 50})
     assert shared.cost["devices"] == 2 and shared.cost["train_seconds"] > 0
     assert [c.score for c in shared.conditions] == pytest.approx([c.score for c in alone.conditions], abs=0.01)
-    assert [s["steps"] for s in shared.training] == [s["steps"] for s in alone.training]
-    assert (tmp_path / "two" / "logs" / shared.cell / "0-train" / "metrics.csv").is_file()
-    raised = records["raises"].error or {}
-    assert raised["type"] == "RankFailed" and "RuntimeError: on purpose" in raised["message"]
-    assert "in auxiliary" in raised["traceback"]  # where, in the rank
-    assert "SIGKILL" in (records["crashes"].error or {})["message"]
+    assert [s.steps for s in shared.training] == [s.steps for s in alone.training]
+    assert (tmp_path / "two" / "logs" / shared.cell.id / "0-train" / "metrics.csv").is_file()
+    raised = records["raises"].error
+    assert raised.type == "RankFailed" and "RuntimeError: on purpose" in raised.message
+    assert "in auxiliary" in raised.traceback  # where, in the rank
+    assert "SIGKILL" in (records["crashes"].error)["message"]
     # The cause, not the broken connection that the other rank saw.
-    assert (records["lonely"].error or {})["message"] == "rank 1 of 2: RuntimeError: only here"
+    assert (records["lonely"].error)["message"] == "rank 1 of 2: RuntimeError: only here"
 
 
 @pytest.mark.slow

@@ -32,22 +32,22 @@ def disaster(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Compl
 @pytest.mark.slow
 def test_a_killed_worker_fails_its_cell(disaster: tuple[object, dict[str, Record]]) -> None:
     failed = disaster[1]["dies"]
-    assert failed.status == "failed" and failed.error and failed.error["type"] == "WorkerDied"
-    assert failed.error["message"] == "the worker died in the middle of this cell: signal SIGKILL"
+    assert failed.status == "failed" and failed.error and failed.error.type == "WorkerDied"
+    assert failed.error.message == "the worker died in the middle of this cell: signal SIGKILL"
 
 
 @pytest.mark.slow
 def test_a_cell_that_hangs_is_ended(disaster: tuple[object, dict[str, Record]]) -> None:
     failed = disaster[1]["hangs"]
     assert failed.status == "failed" and failed.error
-    assert failed.error["message"] == "timed out after 45 s (--cell-timeout)"
+    assert failed.error.message == "timed out after 45 s (--cell-timeout)"
 
 
 @pytest.mark.slow
 def test_a_full_disk_in_the_middle_of_a_record(disaster: tuple[object, dict[str, Record]]) -> None:
     failed = disaster[1]["full_disk"]
-    assert failed.status == "failed" and failed.error and failed.error["type"] == "NotStored"
-    assert "File too large" in failed.error["message"]
+    assert failed.status == "failed" and failed.error and failed.error.type == "NotStored"
+    assert "File too large" in failed.error.message
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_results_folder_vanishes_and_cells_that_can_be_written_are(
     assert process.returncode == 1
     records = by_method(tmp_path / "results")
     assert {name: r.status for name, r in records.items()} == {"waits": "failed", "steady": "ok"}
-    assert records["waits"].error and "No such file or directory" in records["waits"].error["message"]
+    assert records["waits"].error and "No such file or directory" in records["waits"].error.message
     assert "1 records of this run are no longer in results" in err and "Traceback" not in err
     assert "3 cells: 2 run, 0 cached, 1 failed, 0 left" in out
 

@@ -14,13 +14,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from benchmark.build import build_dataset
 from benchmark.cli import main
 from benchmark.evaluate import sweep
 from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.local import Settings, execute
 from benchmark.matrix import parse
 from benchmark.options import UsageError
-from benchmark.plan import Plan, build_dataset, make_plan
+from benchmark.plan import Plan, make_plan
 from benchmark.runner import load_method
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.corruptions import corrupt, corruption_key
@@ -85,7 +86,7 @@ def test_attention_applies_to_tokens_and_not_to_pooled_features() -> None:
         ({"uper": "random:conv"}, "no option `uper`. Did you mean 'upper'"),
         ({"upper": "random:cnv"}, "Did you mean 'conv'"),
         ({"upper": "resnet18"}, "an encoder is LIBRARY:MODEL"),
-        ({"upper": 3}, "`upper` must be an encoder (a string), got 3"),
+        ({"upper": 3}, "`upper` must be a string, got 3"),
         ({"upper": "random:conv", "freeze": "no"}, "`freeze` must be true or false"),
         ({"freeze": False}, "`freeze` needs an encoder for upper or lower"),
         ({"upper": "sentence:here"}, "sentence:here encodes text, and `upper` is a image"),
@@ -158,7 +159,7 @@ def test_cached_features_give_the_predictions_of_uncached_ones_and_are_computed_
     method, features = load_method(record, store)
     assert isinstance(features, Features)
     swept = sweep(method, Uncached(features), plan_of(HALVES, conditions=conditions).cells[0].conditions)
-    kept = store.predictions(record.cell)
+    kept = store.predictions(record.cell.id)
     for name, values in swept.predictions.items():
         if name.startswith("pred:"):
             assert np.array_equal(values, kept[name]), name
@@ -280,7 +281,9 @@ def test_run_with_a_timm_encoder_end_to_end(cache: Path, pictures: Path, weights
     assert done.returncode == 0, done.stderr
     assert "2 cells: 2 run" in done.stdout and "16 tables, 16 computed now" in done.stderr
     records = Store(tmp_path / "results").scan().records
-    assert {r.dataset for r in records} == {"few_pictures[image=timm:test_resnet+tokens;question=random:embedding]"}
+    assert {r.cell.dataset for r in records} == {
+        "few_pictures[image=timm:test_resnet+tokens;question=random:embedding]"
+    }
     for record in records:
         assert {"single:image:gaussian_noise:5", "single:question:token_drop:1", "joint:3"} <= {
             c.id for c in record.conditions
@@ -302,7 +305,7 @@ def test_fine_tuning_runs(cache: Path, pictures: Path, weights: Path, tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     (record,) = Store(tmp_path / "results").scan().records
-    assert record.dataset == "few_pictures[image=timm:test_resnet;freeze=false]"
+    assert record.cell.dataset == "few_pictures[image=timm:test_resnet;freeze=false]"
     assert record.cost["trainable_parameters"] > 300_000 and not feature_cache.kept()
 
 

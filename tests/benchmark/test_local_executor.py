@@ -33,8 +33,8 @@ def test_a_worker_that_dies_fails_its_cell_only(polymodal: Call, plugin: Path, m
     assert done.returncode == 1
     assert "6 cells: 4 run, 0 cached, 2 failed" in done.stdout
     failed = [r for r in Store(tmp_path / "results").scan().records if r.status == "failed"]
-    assert {r.method for r in failed} == {"crashes"}
-    assert all(r.error and "signal SIGKILL" in r.error["message"] for r in failed)
+    assert {r.cell.method for r in failed} == {"crashes"}
+    assert all(r.error and "signal SIGKILL" in r.error.message for r in failed)
 
 
 def test_two_runs_on_one_folder(polymodal: Call, matrix: Path, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from benchmark import loggers
 from benchmark.loggers import LOGGERS, Log, check_logger
 from benchmark.matrix import Choice, Matrix
 from benchmark.options import UsageError
-from benchmark.plan import Cell, make_plan
+from benchmark.plan import make_plan
 from benchmark.runner import run_cell
+from leaderboard.record import Cell
 from leaderboard.store import Store
 
 
@@ -47,7 +48,7 @@ def test_curves_of_every_stage_are_the_history_of_the_record(cell: Cell, store: 
         with (path / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert [int(row["epoch"]) for row in rows] == [0, 1]
-        for row, history in zip(rows, stage["history"], strict=True):
+        for row, history in zip(rows, stage.history, strict=True):
             logged = {name: float(value) for name, value in row.items() if name not in ("epoch", "step")}
             assert logged == pytest.approx(history) and any(name.startswith("train/") for name in logged)
         assert cell.dataset in (path / "hparams.yaml").read_text()

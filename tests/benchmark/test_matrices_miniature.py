@@ -11,9 +11,10 @@ import pytest
 import timm
 import torch
 
+from benchmark.build import build_dataset, build_method
 from benchmark.matrix import read, shipped, with_arguments
 from benchmark.options import UsageError
-from benchmark.plan import build_dataset, build_method, make_plan
+from benchmark.plan import make_plan
 from datamodules.encoders.pretrained import EncoderName
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -68,14 +69,14 @@ def run(folder: Path, matrix: str, *settings: str) -> list[Record]:
 def test_vqa2(data: Path, tmp_path: Path) -> None:
     make_vqa2(data)
     records = run(tmp_path, "vqa2", *SMALL, *TINY["vqa2"])
-    methods = {record.method for record in records}
+    methods = {record.cell.method for record in records}
     assert {"softmax_attention", "sparsemax_attention", "continuous_softmax", "continuous_sparsemax"} <= methods
     assert {"mixture_attention", "concat", "multiplicative", "unimodal"} <= methods
     for record in records:
-        assert record.metric == "vqa_accuracy" and record.trivial == pytest.approx(1 / 3)
+        assert record.cell.metric == "vqa_accuracy" and record.trivial == pytest.approx(1 / 3)
         types = [record.conditions[0].metrics[f"vqa_accuracy/{name}"] for name in ("yes_no", "number", "other")]
         assert sum(types) / 3 == pytest.approx(record.clean)
-        kept = Store(tmp_path / "results").predictions(record.cell)
+        kept = Store(tmp_path / "results").predictions(record.cell.id)
         assert kept["target"].shape[:2] == (48, 2) and kept["pred:clean"].shape == (48,)
 
 
@@ -86,7 +87,7 @@ def test_retrieval(data: Path, tmp_path: Path, corpus: str) -> None:
     make_karpathy(data, corpus, sizes)
     settings = (*SMALL, *TINY["retrieval"], f"retrieval_pairs.corpus={corpus}")
     records = run(tmp_path, "retrieval", *settings)
-    assert {r.method for r in records} == {"cca", "dcca", "dccae", "contrastive", "contrastive_hinge"}
+    assert {r.cell.method for r in records} == {"cca", "dcca", "dccae", "contrastive", "contrastive_hinge"}
     for record in records:
         assert record.trivial == pytest.approx(1 / 8) and record.rows == 40
         both = [record.conditions[0].metrics[f"recall_at_1_{way}"] for way in ("image_to_text", "text_to_image")]
@@ -101,11 +102,11 @@ def test_robust_image_text(data: Path, tmp_path: Path) -> None:
     make_image_folder(data / "image_text")
     records = run(tmp_path, "robust_image_text", *SMALL, *TINY["robust_image_text"])
     assert {"concat", "late", "gated", "low_rank", "modality_dropout", "augmented", "emma"} <= {
-        r.method for r in records
+        r.cell.method for r in records
     }
     kinds = {condition.kind for record in records for condition in record.conditions}
     assert {"clean", "single", "joint", "missing", "misaligned"} <= kinds
-    assert {record.dataset for record in records} == {
+    assert {record.cell.dataset for record in records} == {
         "hub_image_text[image_text;image=random:conv;text=random:embedding]"
     }
 
@@ -138,7 +139,7 @@ batch_size = 16
 lr = 1e-2
 """)
     records = run(tmp_path, "mine.toml")
-    scores = {(record.dataset, record.method): record.clean for record in records}
+    scores = {(record.cell.dataset, record.cell.method): record.clean for record in records}
     pairs = ("hub_image_text[captioned]", "retrieval_pairs[flickr30k]")
     labelled = ("csv_views[pets]", "npz_views[pets]")
     assert set(scores) == {(d, m) for d in labelled for m in ("concat", "contrastive")} | {

@@ -1,18 +1,14 @@
 """Cell ids: everything that decides a number is in them, and nothing else."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmark.identity import digest
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
-from benchmark.plan import Cell, make_plan
-from datamodules.registry import load_plugin
+from benchmark.plan import make_plan
+from leaderboard.record import Cell
 from methods import Base
-from methods.registry import methods
 
 SMALL = {
     "datasets": [{"name": "interactions_xor", "rows": 200}],
@@ -54,44 +50,6 @@ def test_parameters_are_counted_without_memory() -> None:
     width, hidden = 64, 128
     encoder = (6 * width + width) + (width * width + width) + 2 * width
     assert found.parameters == 2 * encoder + (2 * width * hidden + hidden) + (hidden * 2 + 2)
-
-
-PLUGIN = '''"""Doc."""
-from methods import Method, register
-
-@register("{name}")
-class Mine(Method):
-    """Doc."""
-    def __init__(self, task, recipe):
-        super().__init__(task, recipe, fused_dim=recipe.width)
-
-    def fuse(self, z, present):
-        {comment}
-        return {expression}
-'''
-
-
-def test_an_edited_plugin_is_another_cell_and_a_comment_is_not(tmp_path: Path) -> None:
-    digests = []
-    for i, (comment, expression) in enumerate((("# a", "z.sum(1)"), ("# b  ", "z.sum(1)"), ("# a", "z.mean(1)"))):
-        folder = tmp_path / str(i)
-        folder.mkdir()
-        path = folder / "mine.py"
-        path.write_text(PLUGIN.format(name="edited", comment=comment, expression=expression))
-        methods._loaded.pop("edited", None)
-        load_plugin(path)
-        digests.append(digest(methods.get("edited")))
-    methods._loaded.pop("edited")
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_the_digest_covers_what_a_method_imports() -> None:
-    import benchmark.identity as source
-
-    found: dict[str, str] = {}
-    source._collect(Path(__file__).resolve().parents[2] / "methods" / "additive.py", found)
-    names = {Path(p).relative_to(Path(p).parents[1]).as_posix() for p in found}
-    assert {"methods/additive.py", "methods/base.py", "parts/encoders.py", "functional/fusion.py"} <= names
 
 
 def test_a_base_is_resolved_with_its_defaults() -> None:

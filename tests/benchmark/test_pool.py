@@ -11,8 +11,9 @@ from benchmark.executors import pool as pool_
 from benchmark.executors.local import default_workers, gpus_of
 from benchmark.executors.pool import Crew, Pool, ResultsLost, Settings, Stop, Word, Worker, WorkerDied
 from benchmark.matrix import parse
-from benchmark.plan import Cell, make_plan
+from benchmark.plan import make_plan
 from benchmark.runner import write_failure
+from leaderboard.record import Cell
 from leaderboard.store import Store
 
 Answer = Callable[[Cell], Word | None]
@@ -79,8 +80,8 @@ def run(crew: Stage, cells: Sequence[Cell], folder: Path, stop: Stop | None = No
     given = Settings(str(folder), **settings)  # pyright: ignore[reportArgumentType]
     records = list(Pool(cells, given, stop or Stop(), crew).run())
     assert crew.closed and all(worker.killed for worker in crew.hired)
-    assert len({record.seed for record in records}) == len(records), "a cell was reported twice"
-    return [r.error["message"] if r.error else r.status for r in sorted(records, key=lambda r: r.seed)]
+    assert len({record.cell.seed for record in records}) == len(records), "a cell was reported twice"
+    return [r.error.message if r.error else r.status for r in sorted(records, key=lambda r: r.cell.seed)]
 
 
 def well(folder: Path) -> Answer:

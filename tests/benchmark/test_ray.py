@@ -45,7 +45,7 @@ def test_a_killed_worker_is_replaced_and_a_poisoned_cell_fails_after_its_tries(
     assert "3 cells: 2 run, 0 cached, 1 failed, 0 left" in out
     records = by_method(tmp_path / "results")
     assert {name: r.status for name, r in records.items()} == {"waits": "ok", "dies": "failed", "steady": "ok"}
-    assert records["dies"].error and "died in the middle of this cell, 2 times" in records["dies"].error["message"]
+    assert records["dies"].error and "died in the middle of this cell, 2 times" in records["dies"].error.message
     assert len(set((tmp_path / "deaths").read_text().split())) == 2, "two tries, two processes"
 
 
@@ -90,7 +90,7 @@ def test_a_hung_cell_is_ended_and_sigterm_cuts_off_the_other(
     assert process.returncode == 128 + signal.SIGTERM
     assert "3 cells: 0 run, 0 cached, 1 failed, 2 left" in out
     (record,) = by_method(tmp_path / "results").values()
-    assert record.error and record.error["message"] == "timed out after 45 s (--cell-timeout)"
+    assert record.error and record.error.message == "timed out after 45 s (--cell-timeout)"
     assert not any(Path(f"/proc/{worker}").exists() for worker in waiting(tmp_path))
 
 

@@ -18,9 +18,9 @@ def test_run_writes_complete_records_and_resumes(polymodal: Call, matrix: Path, 
     assert done.returncode == 0, done.stderr
     assert "4 cells: 4 run, 0 cached, 0 failed" in done.stdout
     records = Store(tmp_path / "results").scan().records
-    assert {(r.label, r.seed) for r in records} == {("concat", 0), ("concat", 1), ("late", 0), ("late", 1)}
+    assert {(r.cell.label, r.cell.seed) for r in records} == {("concat", 0), ("concat", 1), ("late", 0), ("late", 1)}
     for record in records:
-        assert record.trivial == pytest.approx(0.5, abs=0.1) and record.bayes == pytest.approx(0.8753, abs=1e-3)
+        assert record.trivial == pytest.approx(0.5, abs=0.1) and record.cell.bayes == pytest.approx(0.8753, abs=1e-3)
         assert record.rows == 200 and record.cost["parameters"] > 100 and record.cost["train_seconds"] > 0
         assert record.provenance["versions"]["torch"] and record.provenance["dataset_hash"]
         assert {"clean", "missing:a", "single:a:gaussian_noise:5"} <= {c.id for c in record.conditions}
@@ -50,16 +50,15 @@ def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
     done = polymodal("run", matrix, "--plugin", plugin, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
     assert done.returncode == 1
     assert "3 cells: 1 run, 0 cached, 2 failed" in done.stdout
-    by_name = {r.method: r for r in Store(tmp_path / "results").scan().records}
+    by_name = {r.cell.method: r for r in Store(tmp_path / "results").scan().records}
     assert by_name["well_behaved"].status == "ok"
-    assert by_name["raises"].error and by_name["raises"].error["message"] == "on purpose"
-    assert "auxiliary" in by_name["raises"].error["traceback"]
-    assert (
-        by_name["not_finite"].error
-        and "NotFinite: the loss of stage 'train' is not finite at step 2" in (by_name["not_finite"].error["message"])
+    assert by_name["raises"].error and by_name["raises"].error.message == "on purpose"
+    assert "auxiliary" in by_name["raises"].error.traceback
+    assert by_name["not_finite"].error and "NotFinite: the loss of stage 'train' is not finite at step 2" in (
+        by_name["not_finite"].error.message
     )
     assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
-    shown = polymodal("show", by_name["raises"].cell)
+    shown = polymodal("show", by_name["raises"].cell.id)
     assert shown.returncode == 0 and "on purpose" in shown.stdout
 
 

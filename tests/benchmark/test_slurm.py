@@ -77,7 +77,7 @@ def test_tasks_run_every_cell_once(polymodal: Call, matrix: Path, tmp_path: Path
         )
         assert done.returncode == 0, done.stderr
         assert f"{3 - 2 * task} cells: {3 - 2 * task} run, 0 cached, 0 failed" in done.stdout
-        seen.append({record.cell for record in Store(tmp_path / "results").scan().records})
+        seen.append({record.cell.id for record in Store(tmp_path / "results").scan().records})
     plan = json.loads(polymodal("plan", matrix, "--json").stdout)
     order = [cell["cell"] for cell in plan["cells"]]
     assert seen == [set(order[:3]), set(order)]

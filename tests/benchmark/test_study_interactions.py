@@ -19,9 +19,10 @@ from datamodules.base import DataModule, Split
 from datamodules.interactions import Enhancement, Equivalence, Independence, Modulation, Mux, Xor
 from datamodules.registry import datasets
 from datamodules.spec import Modality, Task
-from leaderboard.record import Condition, Record
+from leaderboard.record import Fitted, Record
 from leaderboard.store import Store
 from methods.functional.information import pid
+from tests.records import make_record, measured
 
 RECIPE = {"width": 16, "epochs": 5, "batch_size": 125, "lr": 4e-3}
 
@@ -37,25 +38,9 @@ def decompose(data: DataModule, **options: Any) -> study.Findings:
 
 
 def record(label: str, seed: int, score: float, **fields: Any) -> Record:
-    identity: dict[str, Any] = {
-        "cell": f"{label.partition('[')[0]}-interactions_xor-{seed}-{abs(hash(label)) % 10**6:06d}",
-        "status": "ok",
-        "method": label.partition("[")[0],
-        "label": label,
-        "family": "test",
-        "track": "plain",
-        "options": {"label": label},
-        "dataset": "interactions_xor",
-        "dataset_version": "1",
-        "dataset_options": {"rows": 4000},
-        "seed": seed,
-        "modalities": ("a", "b"),
-        "target": "multiclass",
-        "metric": "accuracy",
-        "higher_is_better": True,
-        "recipe": {},
-    }
-    return Record(**identity, conditions=(Condition("clean", score),), trivial=0.5, **fields)
+    cell = {"method": label.partition("[")[0], "label": label, "options": {"label": label}, "seed": seed}
+    dataset = {"dataset": "interactions_xor", "dataset_options": {"rows": 4000}}
+    return make_record(**cell, **dataset, conditions=(measured("clean", score),), trivial=0.5, **fields)
 
 
 # ---- the truth ----------------------------------------------------------------------------------------------------
@@ -237,12 +222,12 @@ def test_acceptance_at_full_size(kind, tmp_path) -> None:
 
 def test_exchange_draws_the_shares_of_the_history(tmp_path, capsys) -> None:
     history = [{"val/accuracy": 0.5, "exchanged_0": 0.0, "exchanged_1": 0.25}, {"exchanged_0": 0.5, "exchanged_1": 0.5}]
-    stages = ({"name": "train", "history": history},)
+    stages = (Fitted("train", 1.0, history=tuple(history)),)
     store = Store(tmp_path)
     store.prepare()
     store.write(record("channel_exchange", 0, 0.9, training=stages), {"target": np.zeros(1)})
     store.write(record("channel_exchange[exchange=none]", 0, 0.8, training=stages), {"target": np.zeros(1)})
-    plain = ({"name": "train", "history": [{"val/accuracy": 1.0}]},)
+    plain = (Fitted("train", 1.0, history=({"val/accuracy": 1.0},)),)
     store.write(record("concat", 0, 0.8, training=plain), {"target": np.zeros(1)})
     assert exchange.run(parse(exchange, "--results", str(tmp_path), "--out", str(tmp_path / "out"))) == 0
     assert "0.50 0.50" in capsys.readouterr().out

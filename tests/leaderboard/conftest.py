@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from leaderboard.record import Condition, Record
 from leaderboard.store import Store
+from tests import records
 
 CORRUPTIONS = ("gaussian", "dropout", "scale")
 
@@ -39,20 +41,20 @@ def _number(*parts: object) -> int:
 
 
 def conditions_of(modalities: Sequence[str]) -> Iterator[Condition]:
-    """The conditions of a sweep, scores left at zero."""
-    yield Condition("clean", 0.0)
+    """The conditions of a sweep."""
+    yield Condition("clean")
     for modality in modalities:
         for corruption in CORRUPTIONS:
             for severity in range(1, 6):
-                yield Condition("single", 0.0, modality, corruption, severity)
+                yield Condition("single", modality, corruption, severity)
     for severity in range(1, 6):
-        yield Condition("joint", 0.0, severity=severity)
+        yield Condition("joint", severity=severity)
     for modality in modalities:
-        yield Condition("missing", 0.0, absent=(modality,))
+        yield Condition("missing", absent=(modality,))
         for severity in range(1, 6):
-            yield Condition("misaligned", 0.0, modality, severity=severity)
+            yield Condition("misaligned", modality, severity=severity)
     for rate in (0.1, 0.3, 0.5, 0.7):
-        yield Condition("missing_rate", 0.0, rate=rate)
+        yield Condition("missing_rate", rate=rate)
 
 
 def accuracy_under(planted: Planted, condition: Condition) -> float:
@@ -104,30 +106,22 @@ def make_record(
             weights = (low, 1 - low) if blank.modality == modalities[0] else (1 - low, low)
         score = float(right.mean())
         conditions.append(
-            replace(
-                blank,
-                score=score,
+            blank.measured(
+                score,
                 weights=weights,
                 metrics={"macro_f1": score},
                 calibration={"nll": 1.5 - score, "brier": 1 - score, "ece": 0.05},
             )
         )
-    record = Record(
-        cell=f"{_number('cell', label, dataset, seed, planted.track):016x}"[:12],
-        status="ok",
-        method=label.split("[")[0],
+    record = records.make_record(
+        method=re.sub(r"\W", "_", label.split("[")[0]),  # a registered name
         label=label,
         family=planted.family,
-        track=planted.track,  # pyright: ignore[reportArgumentType]
+        track=planted.track,
         options=dict(planted.options),
         dataset=dataset,
-        dataset_version="1",
-        dataset_options={},
         seed=seed,
         modalities=tuple(modalities),
-        target="multiclass",
-        metric="accuracy",
-        higher_is_better=True,
         recipe={"width": 64, "epochs": 10, "lr": 0.001},
         trivial=1 / classes,
         bayes=0.95 if dataset.startswith("interactions") else None,

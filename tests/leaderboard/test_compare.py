@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,10 @@ import pytest
 from benchmark.commands import compare as command
 from leaderboard.comparison import compare
 from leaderboard.merge import BoardError, gather
+from leaderboard.record import Failure
 from leaderboard.store import Store
 from tests.leaderboard.conftest import STANDARD, Planted
+from tests.records import changed
 
 Build = Callable[..., Store]
 DRAWS = 1000
@@ -41,7 +42,7 @@ def test_a_planted_difference_is_a_win_and_a_twin_a_tie(store: Store) -> None:
 
 def test_scores_are_those_of_the_records(store: Store) -> None:
     found = compare(gather([store.folder]), "gated", "tensor", every=True, draws=DRAWS)
-    records = [r for r in store.scan().records if r.label == "tensor" and r.dataset == "digits"]
+    records = [r for r in store.scan().records if r.cell.label == "tensor" and r.cell.dataset == "digits"]
     for d in found.differences:
         if d.dataset == "digits" and d.kind == "condition":
             want = np.mean([next(c.score for c in r.conditions if c.id == d.what) for r in records])
@@ -60,8 +61,8 @@ def test_rows_that_differ_most_do_differ(store: Store) -> None:
     for label, claimed in (("gated", digits[0].a), ("tensor", digits[0].b)):
         right = []
         for r in store.scan().records:
-            if r.label == label and r.dataset == "digits":
-                p = store.predictions(r.cell)
+            if r.cell.label == label and r.cell.dataset == "digits":
+                p = store.predictions(r.cell.id)
                 right += [p[f"pred:{c.id}"][digits[0].row] == p["target"][digits[0].row] for c in r.conditions]
         assert claimed == pytest.approx(np.mean(right))
 
@@ -74,7 +75,7 @@ def test_the_same_method_twice_never_differs(store: Store) -> None:
 
 def test_lower_is_better_turns_the_sign(store: Store) -> None:
     for record in store.scan().records:
-        store.write(replace(record, metric="mse", higher_is_better=False), store.predictions(record.cell))
+        store.write(changed(record, metric="mse", higher_is_better=False), store.predictions(record.cell.id))
     found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
     robust = next(d for d in found.differences if d.kind == "robust")
     assert robust.difference == pytest.approx(robust.b - robust.a)
@@ -82,16 +83,16 @@ def test_lower_is_better_turns_the_sign(store: Store) -> None:
 
 
 def test_lost_predictions_are_said(store: Store) -> None:
-    record = next(r for r in store.scan().records if r.label == "gated" and r.dataset == "digits")
-    store.path(record.cell, ".npz").unlink()
+    record = next(r for r in store.scan().records if r.cell.label == "gated" and r.cell.dataset == "digits")
+    store.path(record.cell.id, ".npz").unlink()
     found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
     assert any("digits: rows cannot be paired" in n for n in found.notes)
     assert found.differences[0].difference > 0
 
 
 def test_a_failed_seed_leaves_its_dataset_out(store: Store) -> None:
-    record = next(r for r in store.scan().records if r.label == "gated" and r.dataset == "digits")
-    store.write(replace(record, status="failed", conditions=(), error={"message": "boom"}))
+    record = next(r for r in store.scan().records if r.cell.label == "gated" and r.cell.dataset == "digits")
+    store.write(changed(record, status="failed", conditions=(), error=Failure("RuntimeError", "boom")))
     found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
     assert {d.dataset for d in found.differences} == {"shapes"}
     assert any("digits is left out" in n for n in found.notes)

@@ -39,8 +39,8 @@ def html_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     methods = {**STANDARD, EVIL: Planted(0.75, 0.03), SCRIPT: Planted(0.6, family="<b>family</b>")}
     store = write_results(folder / "results", methods, seeds=2, rows=120)
     for record in store.scan().records:
-        if record.label == "additive" and record.dataset == "shapes":
-            store.path(record.cell).unlink()
+        if record.cell.label == "additive" and record.cell.dataset == "shapes":
+            store.path(record.cell.id).unlink()
     path = folder / "leaderboard.html"
     path.write_text(page(build_all(gather([store.folder]), draws=300)), encoding="utf-8")
     return path

@@ -3,48 +3,66 @@
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leaderboard.record import Condition, InvalidRecord, Record
+from leaderboard.record import Failure, Fitted, InvalidRecord, Measured, Record, finite
 from leaderboard.store import Store
+from tests.records import changed, make_record, measured
 
-finite = st.floats(-1e6, 1e6)
+numbers = st.floats(-1e6, 1e6)
 names = st.text("abcdef_", min_size=1, max_size=8)
 conditions = st.builds(
-    Condition,
+    Measured,
     kind=st.just("single"),
-    score=finite,
+    score=numbers,
     modality=names,
     corruption=names,
     severity=st.integers(1, 5),
-    metrics=st.dictionaries(names, finite, max_size=3),
-    weights=st.none() | st.lists(finite, min_size=2, max_size=2).map(tuple),
+    metrics=st.dictionaries(names, numbers, max_size=3),
+    weights=st.none() | st.lists(numbers, min_size=2, max_size=2).map(tuple),
 )
 
 
-def record(cell: str = "concat-d-0-abc", extra: tuple[Condition, ...] = (), **change: object) -> Record:
-    fields = {
-        "cell": cell, "status": "ok", "method": "concat", "label": "concat", "family": "baseline", "track": "plain",
-        "options": {"hidden": 3}, "dataset": "d", "dataset_version": "1", "dataset_options": {}, "seed": 0,
-        "modalities": ("a", "b"), "target": "multiclass", "metric": "accuracy", "higher_is_better": True, "recipe": {},
-        "conditions": (Condition("clean", 0.5), *extra),
-    }  # fmt: skip
-    return Record(**{**fields, **change})  # pyright: ignore[reportArgumentType]
+def record(extra: tuple[Measured, ...] = (), **change: object) -> Record:
+    return make_record(**{"options": {"hidden": 3}, "conditions": (measured("clean", 0.5), *extra), **change})
+
+
+ID = record().cell.id
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(conditions, max_size=4, unique_by=lambda c: c.id))
-def test_round_trip(extra: list[Condition]) -> None:
+def test_round_trip(extra: list[Measured]) -> None:
     original = record(extra=tuple(extra))
     assert Record.from_json(original.to_json()) == original
 
 
-def test_non_finite_numbers_become_null() -> None:
-    text = record(summary={"nan": float("nan")}).to_json()
-    assert '"nan": null' in text and Record.from_json(text).summary == {"nan": None}
+def test_what_is_not_finite_was_not_measured() -> None:
+    assert finite({"nan": float("nan"), "inf": float("inf"), "one": 1}) == {"one": 1.0}
+    fitted = Fitted("train", 1.0, history=({"val/loss": float("nan")},))
+    assert Record.from_json(record(training=(fitted,)).to_json()).training[0].history == ({"val/loss": None},)
+
+
+@pytest.mark.parametrize("fact", sorted(set(record().cell.__struct_fields__) - {"trainer", "conditions"}))
+def test_every_fact_of_a_cell_identifies_it(fact: str) -> None:
+    value = getattr(record().cell, fact)
+    other = {str: "other", int: 7, bool: False, dict: {"other": 1}, tuple: ("c", "d"), type(None): 0.9}[type(value)]
+    assert changed(record(), **{fact: "augmented" if fact == "track" else other}).cell.id != ID
+
+
+def test_devices_do_not_identify_a_cell_but_precision_does() -> None:
+    assert changed(record(), trainer={"precision": "32-true", "devices": 4}).cell.id == ID
+    assert changed(record(), trainer={"precision": "64-true"}).cell.id != ID
+
+
+def unplanned() -> Record:
+    """A record with a condition that its cell does not have."""
+    more = measured("joint", 0.1, severity=1)
+    return msgspec.structs.replace(record(), conditions=(*record().conditions, more))
 
 
 @pytest.mark.parametrize(
@@ -54,60 +72,69 @@ def test_non_finite_numbers_become_null() -> None:
         (record().to_json()[:-40], "not JSON"),
         ("[]", "not a Polymodal record"),
         ('{"a": 1}', "no `schema` field"),
-        (record().to_json().replace('"schema": 1', '"schema": 99'), "schema 99, this version reads 1"),
-        (record().to_json().replace('"seed"', '"sedes"'), "unknown fields"),
+        ('{"schema": 1, "cell": "concat-d-0-abc"}', "schema 1, this version reads 2: run the cell again"),
+        (record().to_json().replace('"seed"', '"sedes"'), "unknown field `sedes`"),
+        (b"\xff" + record().to_json().encode(), "not JSON"),
+        ('{"schema": 2, "provenance": ' + "[" * 5000 + "]" * 5000 + "}", "not JSON"),
         (record(conditions=()).to_json(), "first condition must be `clean`"),
-        (record(extra=(Condition("clean", 0.1),)).to_json(), "not unique"),
-        (record(conditions=(Condition("clean", float("nan")),)).to_json(), r"Expected `float`, got `null` .*score"),
+        (record(extra=(measured("clean", 0.1),)).to_json(), "not unique"),
+        (unplanned().to_json(), "not those of the cell"),
+        (record(conditions=(measured("clean", float("nan")),)).to_json(), r"Expected `float`, got `null` .*score"),
         (record(status="failed").to_json(), "must carry its error"),
         (record(status="maybe").to_json(), r"Invalid enum value 'maybe' - at `\$.status`"),
     ],
 )
-def test_what_cannot_be_trusted_is_refused(text: str, message: str) -> None:
+def test_what_cannot_be_trusted_is_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(InvalidRecord, match=message):
         Record.from_json(text)
 
 
 def test_store_round_trip_and_scan(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(record(), {"target": np.arange(3), "pred:clean": np.array([0, 1, 1])})
-    assert store.done("concat-d-0-abc") == record()
-    assert store.predictions("concat-d-0-abc")["pred:clean"].tolist() == [0, 1, 1]
+    written = store.write(record(), {"target": np.arange(3), "pred:clean": np.array([0, 1, 1])})
+    assert store.done(ID) == written
+    assert store.predictions(ID)["pred:clean"].tolist() == [0, 1, 1]
     (tmp_path / "half.json").write_text(record().to_json()[:100])
     (tmp_path / "other.json").write_text(record().to_json())
     reading = store.scan()
-    assert [r.cell for r in reading.records] == ["concat-d-0-abc"]
+    assert [r.cell.id for r in reading.records] == [ID]
     assert {p.name: why.split(":")[0].split(" (")[0] for p, why in reading.invalid} == {
         "half.json": "not JSON",
-        "other.json": "file name says other, record says concat-d-0-abc",
+        "other.json": f"file name says other, what it describes is {ID}",
     }
 
 
 def test_a_record_without_predictions_runs_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(record())
-    assert store.done("concat-d-0-abc") is None
-    store.path("concat-d-0-abc", ".npz").write_bytes(b"PK half a zip")
-    assert store.done("concat-d-0-abc") is None
+    assert store.done(ID) is None
+    store.write(record(), {"target": np.arange(2)})
+    assert store.done(ID) is not None
+    whole = store.path(ID, ".npz").read_bytes()
+    for damaged in (b"PK half a zip", whole[:-1], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]):
+        store.path(ID, ".npz").write_bytes(damaged)
+        assert store.done(ID) is None
 
 
 def test_failed_records_run_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(record(status="failed", error={"message": "x"}, conditions=()), {"target": np.arange(2)})
-    assert store.read("concat-d-0-abc") is not None and store.done("concat-d-0-abc") is None
+    store.write(
+        changed(record(), status="failed", error=Failure("ValueError", "x"), conditions=()), {"target": np.arange(2)}
+    )
+    assert store.read(ID) is not None and store.done(ID) is None
 
 
 def test_a_write_that_fails_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    store.write(record(), {"target": np.arange(2)})
+    written = store.write(record(), {"target": np.arange(2)})
 
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        store.write(record(seed=7), {"target": np.arange(5)})
-    assert store.done("concat-d-0-abc") == record()
+        store.write(record(rows=7), {"target": np.arange(5)})
+    assert store.done(ID) == written
     assert not list(tmp_path.glob(".*.tmp")), "no debris"
 
 

@@ -2,8 +2,6 @@
 
 import ast
 import math
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderboard import robustness as rb
-from leaderboard.record import Condition, Record
+from leaderboard.record import Record
+from tests.records import changed, make_record, measured
 
 # Curves of the toy check of spec/robustness-and-statistics, section 2: ten classes, so that the trivial score is 0.1.
 CONCAT = (0.93, 0.88, 0.80, 0.68, 0.52, 0.35)
@@ -31,32 +30,19 @@ def record(
     curves = curves or {}
     clean = next((curve[0] for curve in curves.values()), clean)
     single = tuple(
-        Condition("single", score, k, c, s)
+        measured("single", score, k, c, s)
         for (k, c), curve in curves.items()
         for s, score in enumerate(curve[1:], start=1)
     )
-    extra = facts.pop("extra", ())
     defaults: dict[str, Any] = {
-        "cell": label,
-        "status": "ok",
         "method": label.split("[")[0],
         "label": label,
-        "family": "",
-        "track": "plain",
         "options": {"modality": label[9:-1]} if label.startswith("unimodal[") else {},
-        "dataset": "d",
-        "dataset_version": "1",
-        "dataset_options": {},
-        "seed": 0,
         "modalities": ("image", "sound"),
-        "target": "multiclass",
-        "metric": "accuracy",
-        "higher_is_better": True,
-        "recipe": {},
         "trivial": 0.1,
-        "conditions": (Condition("clean", clean), *single, *extra),
+        "conditions": (measured("clean", clean), *single, *facts.pop("extra", ())),
     }
-    return Record(**{**defaults, **facts})
+    return make_record(**{**defaults, **facts})
 
 
 def toy(name: str) -> Record:
@@ -130,15 +116,15 @@ def test_modalities_count_alike_however_many_corruptions_each_has() -> None:
 
 def test_an_incomplete_curve_is_no_curve() -> None:
     m = record(curves={("image", "noise"): CONCAT})
-    partial = replace(m, conditions=tuple(c for c in m.conditions if c.severity != 3))
+    partial = changed(m, conditions=tuple(c for c in m.conditions if c.severity != 3))
     assert rb.curves(partial) == {}
     assert rb.robustness(partial) is None
     assert rb.worst_modality(partial) is None
 
 
 def test_joint_and_misaligned_have_curves_of_their_own() -> None:
-    extra = [Condition("joint", 0.8, severity=s) for s in range(1, 6)]
-    extra += [Condition("misaligned", 0.7, "sound", severity=s) for s in range(1, 6)]
+    extra = [measured("joint", 0.8, severity=s) for s in range(1, 6)]
+    extra += [measured("misaligned", 0.7, "sound", severity=s) for s in range(1, 6)]
     m = record(curves={("image", "noise"): (0.9,) * 6}, extra=extra)
     assert rb.curves(m, "joint") == {("joint", "joint"): (0.9, *[0.8] * 5)}
     assert rb.curves(m, "misaligned") == {("sound", "misaligned"): (0.9, *[0.7] * 5)}
@@ -190,9 +176,9 @@ def test_baselines_are_of_the_same_seed_and_the_plain_track() -> None:
 
 def test_missing_means_worst_subset_and_area_over_the_rate() -> None:
     extra = [
-        Condition("missing", 0.55, absent=("image",)),
-        Condition("missing", 0.28, absent=("sound",)),
-        *[Condition("missing_rate", 1 - rate, rate=rate) for rate in (0.5, 0.1, 0.3)],
+        measured("missing", 0.55, absent=("image",)),
+        measured("missing", 0.28, absent=("sound",)),
+        *[measured("missing_rate", 1 - rate, rate=rate) for rate in (0.5, 0.1, 0.3)],
     ]
     found = rb.missing(record(clean=1.0, extra=extra))
     assert found.mean == pytest.approx((0.5 + 0.2) / 2)
@@ -203,7 +189,7 @@ def test_missing_means_worst_subset_and_area_over_the_rate() -> None:
 
 def test_shapley_values_add_up_and_treat_twins_alike() -> None:
     names = ("a", "b", "c")
-    extra = [Condition("missing", score, absent=absent) for absent, score in {
+    extra = [measured("missing", score, absent=absent) for absent, score in {
         ("a",): 0.6, ("b",): 0.6, ("c",): 0.9, ("a", "b"): 0.1, ("a", "c"): 0.6, ("b", "c"): 0.6}.items()]  # fmt: skip
     m = record(clean=0.9, modalities=names, extra=extra)
     found = rb.reliance(m)
@@ -218,9 +204,9 @@ def test_shapley_values_add_up_and_treat_twins_alike() -> None:
 
 def weighing(weights: dict[rb.Curve, list[tuple[float, float]]]) -> Record:
     clean = next(iter(weights.values()))[0]
-    conditions = [Condition("clean", 0.9, weights=clean)]
+    conditions = [measured("clean", 0.9, weights=clean)]
     for (k, c), series in weights.items():
-        conditions += [Condition("single", 0.8, k, c, s, weights=w) for s, w in enumerate(series[1:], start=1)]
+        conditions += [measured("single", 0.8, k, c, s, weights=w) for s, w in enumerate(series[1:], start=1)]
     return record(conditions=tuple(conditions))
 
 
@@ -240,10 +226,10 @@ def test_attention_audit_is_spearman_of_weight_and_severity() -> None:
 
 def test_calibration_is_averaged_over_corruptions() -> None:
     conditions = (
-        Condition("clean", 0.9, calibration={"nll": 0.3, "ece": 0.02}),
-        Condition("single", 0.8, "image", "a", 1, calibration={"nll": 0.5, "ece": 0.1}),
-        Condition("single", 0.7, "image", "a", 2, calibration={"nll": 0.7}),
-        Condition("joint", 0.1, severity=1, calibration={"nll": 9.0, "ece": 0.9}),
+        measured("clean", 0.9, calibration={"nll": 0.3, "ece": 0.02}),
+        measured("single", 0.8, "image", "a", 1, calibration={"nll": 0.5, "ece": 0.1}),
+        measured("single", 0.7, "image", "a", 2, calibration={"nll": 0.7}),
+        measured("joint", 0.1, severity=1, calibration={"nll": 9.0, "ece": 0.9}),
     )
     assert rb.calibration(record(conditions=conditions)) == pytest.approx(
         {"nll": 0.3, "ece": 0.02, "nll_corrupted": 0.6}
@@ -253,54 +239,7 @@ def test_calibration_is_averaged_over_corruptions() -> None:
 # Frames -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_summary_compares_over_the_curves_all_have() -> None:
-    full = {("image", "noise"): CONCAT, ("image", "blur"): (0.93, *[0.0] * 5)}
-    records = [
-        record("concat", full),
-        record("m", {("image", "noise"): TOY["strong_robust"]}),
-        record("weak", {("image", "noise"): TOY["flat"]}),
-        record("unswept", clean=0.9),
-        record("other", {("image", "noise"): TOY["flat"]}, seed=1),
-        replace(record("lost"), status="failed", conditions=(), error={"message": "x"}),
-    ]
-    frame = rb.summary_frame(records).set_index("label")
-    assert "lost" not in frame.index
-    assert frame.loc["concat", "area"] == pytest.approx(rb.areas(BASE)["image", "noise"])
-    assert frame.loc["m", "mce"] == pytest.approx(rb.mce(toy("strong_robust"), BASE))
-    assert frame.loc["m", "worst_modality"] == "image"
-    assert math.isnan(frame.loc["weak", "retention"])
-    assert math.isnan(frame.loc["unswept", "area"])
-    assert math.isnan(frame.loc["other", "mce"])  # there is no concat of its seed
-
-
-def test_frames_are_long_and_datasets_are_kept_apart() -> None:
-    here = [
-        record("unimodal[image]", clean=0.5),
-        record("unimodal[sound]", clean=0.6),
-        record("m", {("image", "a"): (0.9,) * 6, ("sound", "a"): (0.9,) * 6}),
-    ]
-    there = [replace(r, dataset="e", cell=r.cell + "e") for r in here[1:]]
-    curves = rb.curve_frame(here + there)
-    assert len(curves) == 2 * 2 * 6
-    assert set(curves.columns) >= {"dataset", "seed", "modality", "corruption", "severity", "score", "normalised"}
-    gains = rb.gain_frame(here + there)
-    assert gains.groupby(["dataset", "modality"]).gain.mean().to_dict() == pytest.approx(
-        {("d", "image"): 0.3, ("d", "sound"): 0.4, ("e", "image"): 0.3}
-    )
-    assert len(rb.modality_frame(here)) == 6
-    for make in (rb.summary_frame, rb.curve_frame, rb.gain_frame, rb.modality_frame):
-        empty = make([])
-        assert empty.empty
-        assert "label" in empty.columns
-
-
-def test_tracks_stay_apart() -> None:
-    records = [BASE, replace(toy("strong_robust"), track="augmented")]
-    frame = rb.summary_frame(records)
-    assert dict(zip(frame.label, frame.track, strict=True)) == {"concat": "plain", "strong_robust": "augmented"}
-
-
-# The mistakes of others (spec/robustness-and-statistics, section 4) -------------------------------------------------
+# The mistakes of others -----------------------------------------------------------------------------------------------
 
 
 def test_an_error_metric_has_the_right_sign() -> None:
@@ -320,7 +259,7 @@ def test_an_error_metric_has_the_right_sign() -> None:
     kept = [rb.secondary(r, concat) for r in (good, bad)]
     assert (kept[0].retention or 0) > (kept[1].retention or 0)
     assert (kept[0].effective or 0) > 0 > (kept[1].effective or 0)
-    absent = [Condition("missing", 0.4, absent=("image",)), Condition("missing", 0.8, absent=("sound",))]
+    absent = [measured("missing", 0.4, absent=("image",)), measured("missing", 0.8, absent=("sound",))]
     m = record(clean=0.1, extra=absent, **facts)
     assert rb.missing(m).worst_subset == ("sound",)
     shapley = rb.reliance(m)
@@ -329,26 +268,9 @@ def test_an_error_metric_has_the_right_sign() -> None:
     assert sum(shapley.values()) == pytest.approx(0.9)
 
 
-def test_a_score_does_not_depend_on_the_others_in_the_table() -> None:
-    """MultiBench min-maxes against curves in its source; ours has the record's own trivial score as only reference."""
-    m = toy("strong_robust")
-    alone = rb.summary_frame([m, BASE]).set_index("label").loc["strong_robust"]
-    crowd = rb.summary_frame([m, BASE, toy("strong_fragile"), toy("flat"), toy("chance")]).set_index("label")
-    assert crowd.loc["strong_robust"].equals(alone)
-
-
-def test_nothing_is_read_but_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RobustBench's mCE needs a row of AlexNet in a CSV of the current directory; ours blanks what has no baseline."""
-    monkeypatch.chdir(tmp_path)
-    frame = rb.summary_frame([toy("strong_robust")])
-    assert frame.mce.isna().all()
-    assert frame.area.notna().all()
-    assert os.listdir(tmp_path) == []
-
-
 def test_the_best_epoch_is_chosen_without_the_test_split() -> None:
     """MultiBench++ and BalanceBenchmark select on test for most datasets; ours trains where there is no test split."""
-    from benchmark.plan import build_dataset, build_method
+    from benchmark.build import build_dataset, build_method
     from benchmark.trainer import fit
 
     datamodule = build_dataset("interactions_xor", {"rows": 500})
@@ -356,8 +278,8 @@ def test_the_best_epoch_is_chosen_without_the_test_split() -> None:
     datamodule.__dict__["splits"] = splits
     method = build_method("concat", {}, datamodule.task, {"width": 8, "epochs": 3, "batch_size": 100})
     (report,) = fit(method, datamodule, seed=0)
-    assert len(report["history"]) == 3
-    assert not any("test" in name for epoch in report["history"] for name in epoch)
+    assert len(report.history) == 3
+    assert not any("test" in name for epoch in report.history for name in epoch)
     with pytest.raises(KeyError):
         datamodule.test_dataloader()
 

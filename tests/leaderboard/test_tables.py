@@ -19,9 +19,10 @@ from leaderboard import tables
 from leaderboard.board import Board, build, build_all
 from leaderboard.measures import MEASURES, SLICES, area_weights
 from leaderboard.merge import BoardError, gather
-from leaderboard.record import Record
+from leaderboard.record import Failure, Record
 from leaderboard.store import Store
 from tests.leaderboard.conftest import STANDARD, Planted, make_record
+from tests.records import changed
 
 Build = Callable[..., Store]
 DRAWS = 500
@@ -32,12 +33,13 @@ def _board(store: Store, track: str = "plain", **settings: object) -> Board:
 
 
 def _rewrite(store: Store, record: Record, **changes: object) -> None:
-    predictions = store.predictions(record.cell)
-    store.write(replace(record, **changes), predictions)  # pyright: ignore[reportArgumentType]
+    predictions = store.predictions(record.cell.id)
+    store.path(record.cell.id).unlink()
+    store.write(changed(record, **changes), predictions)
 
 
 def _first(store: Store, **facts: object) -> Record:
-    return next(r for r in store.scan().records if all(getattr(r, k) == v for k, v in facts.items()))
+    return next(r for r in store.scan().records if all(getattr(r.cell, k) == v for k, v in facts.items()))
 
 
 # --- The board --------------------------------------------------------------------------------------------------------
@@ -58,7 +60,7 @@ def test_planted_effects_are_found_and_the_tie_is_grouped(build: Build) -> None:
 def test_measures_are_those_of_the_records(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     board = _board(store)
-    records = [r for r in store.scan().records if r.label == "tensor"]
+    records = [r for r in store.scan().records if r.cell.label == "tensor"]
     entry = next(r for r in board.rows if r.label == "tensor").entries["digits"]
     assert entry.measures["clean"].mean == pytest.approx(np.mean([r.clean for r in records]))
     assert entry.measures["parameters"].mean == 400_000
@@ -69,7 +71,7 @@ def test_measures_are_those_of_the_records(build: Build) -> None:
             np.mean(
                 [
                     sum((scores[a] + scores[b]) / 2 / 5 for a, b in pairwise(points))
-                    for k in record.modalities
+                    for k in record.cell.modalities
                     for c in ("gaussian", "dropout", "scale")
                     for points in [["clean", *(f"single:{k}:{c}:{s}" for s in range(1, 6))]]
                 ]
@@ -99,8 +101,8 @@ def test_tracks_are_never_in_one_table(build: Build) -> None:
 def test_an_incomplete_method_is_unranked_and_says_what_it_misses(build: Build) -> None:
     store = build()
     for record in store.scan().records:
-        if record.label == "tensor" and record.dataset == "shapes":
-            store.path(record.cell).unlink()
+        if record.cell.label == "tensor" and record.cell.dataset == "shapes":
+            store.path(record.cell.id).unlink()
     board = _board(store)
     row = next(r for r in board.rows if r.label == "tensor")
     assert not row.standings
@@ -115,8 +117,8 @@ def test_an_incomplete_method_is_unranked_and_says_what_it_misses(build: Build) 
 def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
     store = build()
     record = _first(store, label="concat", dataset="digits", seed=1)
-    error = {"type": "FloatingPointError", "message": "NaN loss at step 3", "traceback": ""}
-    store.write(replace(record, status="failed", conditions=(), error=error))
+    error = Failure("FloatingPointError", "NaN loss at step 3")
+    store.write(changed(record, status="failed", conditions=(), error=error))
     board = _board(store)
     entry = next(r for r in board.rows if r.label == "concat").entries["digits"]
     assert entry.status == "failed"
@@ -127,7 +129,7 @@ def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
 
 def test_lost_predictions_leave_intervals_over_seeds_with_a_note(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
-    store.path(_first(store, label="concat").cell, ".npz").unlink()
+    store.path(_first(store, label="concat").cell.id, ".npz").unlink()
     board = _board(store)
     assert any("over seeds only" in n for n in board.notes)
     assert board.rows[0].standings["clean"].group == 1
@@ -144,7 +146,7 @@ def test_a_collapse_is_said(build: Build) -> None:
 def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     for record in store.scan().records:
-        if record.label == "concat":
+        if record.cell.label == "concat":
             kept = tuple(c for c in record.conditions if c.corruption != "scale")
             _rewrite(store, record, conditions=kept)
     board = _board(store)
@@ -158,7 +160,7 @@ def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
     want = tables.to_json([_of(evidence)])
     shuffled = list(evidence.records)
     random.Random(3).shuffle(shuffled)
-    assert tables.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.seed))))]) == want
+    assert tables.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.cell.seed))))]) == want
 
 
 def _of(evidence: object) -> Board:
@@ -178,7 +180,7 @@ def test_folders_merge_and_a_cell_counts_once(build: Build) -> None:
 
 def test_an_unreadable_record_is_refused_by_name(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
-    path = store.path(_first(store, label="concat").cell)
+    path = store.path(_first(store, label="concat").cell.id)
     path.write_text(path.read_text()[:200])
     with pytest.raises(BoardError, match=path.name):
         gather([store.folder])
@@ -188,7 +190,7 @@ def test_an_unreadable_record_is_refused_by_name(build: Build) -> None:
 
 def test_another_schema_is_refused_and_named(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
-    path = store.path(_first(store, label="concat").cell)
+    path = store.path(_first(store, label="concat").cell.id)
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
     with pytest.raises(BoardError, match="schema 99"):
         gather([store.folder])
@@ -197,11 +199,11 @@ def test_another_schema_is_refused_and_named(build: Build) -> None:
 def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
     store = build(datasets=("digits", "shapes"), seeds=2, rows=200)
     for record in store.scan().records:
-        if record.label == "tensor" and record.dataset == "digits":
+        if record.cell.label == "tensor" and record.cell.dataset == "digits":
             _rewrite(store, record, dataset_version="2")
     board = _board(store)
     assert next(r for r in board.rows if r.label == "tensor").entries["digits"].status == "absent"
-    assert any("digits: 2 records of version 2 are set aside" in n for n in board.notes)
+    assert any("digits: 2 records of version 2" in n for n in board.notes)
     other = _board(store, datasets=["digits@2"])
     assert [r.label for r in other.rows] == ["tensor"]
     with pytest.raises(BoardError, match="version 3 of digits"):
@@ -212,10 +214,10 @@ def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     record, predictions = make_record("concat", Planted(0.5), seed=0)
     late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
-    store.write(replace(record, cell="edited", provenance={**late, "source": "abc"}), predictions)
+    edited = store.write(changed(record, source="abc", provenance=late), predictions)
     board = _board(store)
     entry = next(r for r in board.rows if r.label == "concat").entries["digits"]
-    assert [r.cell for r in entry.records] == ["edited"]
+    assert entry.records == (edited,)
     assert any(
         "digits: records of other recipes, options or sources are set aside: concat (2)" in n for n in board.notes
     )
@@ -225,24 +227,24 @@ def test_the_recipe_of_most_methods_counts_and_others_are_named(build: Build) ->
     store = build(datasets=("digits",), seeds=2, rows=200)
     record, predictions = make_record("concat", Planted(0.5), seed=0)
     late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
-    store.write(replace(record, cell="hasty", recipe={"epochs": 1}, provenance=late), predictions)
-    assert "hasty" not in gather([store.folder]).stores
+    hasty = store.write(changed(record, recipe={"epochs": 1}, provenance=late), predictions)
+    assert hasty.cell.id not in gather([store.folder]).stores
     other, predictions = make_record("late", Planted(0.5), seed=0)
-    store.write(replace(other, cell="alone", recipe={**record.recipe, "epochs": 1}), predictions)
+    store.write(changed(other, recipe={**record.cell.recipe, "epochs": 1}), predictions)
     assert any("recipe differs in epochs (not 10) for late" in n for n in _board(store).notes)
 
 
 def test_other_content_under_the_same_version_is_set_aside(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     for record in store.scan().records:
-        content = "edited" if record.label == "tensor" else "first"
+        content = "edited" if record.cell.label == "tensor" else "first"
         _rewrite(store, record, provenance={**record.provenance, "dataset_hash": content})
     board = _board(store)
     assert "tensor" not in {r.label for r in board.rows}
     assert any("content edited are set aside" in n for n in board.notes)
     # A cell that failed before it saw the data belongs to the board all the same.
     record = _first(store, label="concat", seed=1)
-    early = replace(record, status="failed", conditions=(), error={"message": "boom"}, provenance={})
+    early = changed(record, status="failed", conditions=(), error=Failure("RuntimeError", "boom"), provenance={})
     store.write(early)
     assert next(r for r in _board(store).rows if r.label == "concat").entries["digits"].status == "failed"
 

@@ -66,7 +66,7 @@ def test_stages_learn_what_they_say_and_nothing_else() -> None:
     after = method.state_dict()
     assert [r["name"] for r in reports] == ["pull", "centre", "probe"]
     assert reports[0]["monitor"] == "val/loss" and reports[2]["monitor"] == "val/accuracy"
-    assert reports[1]["steps"] == 0 and reports[0]["steps"] > 0
+    assert reports[1].steps == 0 and reports[0].steps > 0
     for name in ("offset", "mean", "head.weight"):
         assert not torch.equal(before[name], after[name]), f"{name} should have been fitted"
     assert all(p.requires_grad for p in method.parameters()), "freezing must end with the stage"
@@ -90,7 +90,7 @@ def test_the_best_epoch_is_restored() -> None:
     seed_all("best")
     method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=12, batch_size=64, lr=0.3, patience=12))
     (report,) = fit(method, datamodule)
-    scores = [h["val/accuracy"] for h in report["history"]]
+    scores = [h["val/accuracy"] for h in report.history]
     assert report["best_score"] == pytest.approx(max(scores))
     assert report["best_epoch"] == scores.index(max(scores)), "the first of equals"
     batches = datamodule.ordered("val")

@@ -430,7 +430,7 @@ def test_twins_take_equal_steps_and_start_from_the_base_itself(digits: DigitHalv
         kept, stages = state_at_start_of_last_stage(method)
         method.stages = stages  # pyright: ignore[reportAttributeAccessIssue]
         reports = fit(method, digits)
-        steps[name] = reports[-1]["steps"]
+        steps[name] = reports[-1].steps
         assert not stages()[-1].stop_early
         assert method.track == "augmented"
         for key, value in trained.items():

@@ -186,14 +186,14 @@ def test_the_share_of_exchanged_channels_is_recorded_per_layer_and_epoch(wrapped
     method = cls(images(), recipe, **given)
     (stage,) = fit(method, Halves())
     exchanging = method.base if wrapped else method
-    shares = [[epoch[f"exchanged_{layer}"] for layer in range(3)] for epoch in stage["history"]]
-    assert len(shares) == stage["epochs"] == 3
+    shares = [[epoch[f"exchanged_{layer}"] for layer in range(3)] for epoch in stage.history]
+    assert len(shares) == stage.epochs == 3
     assert shares[0] != shares[-1]
     assert max(shares[-1]) > 0
     # The weights that were kept are those of the best epoch.
     kept = [float(dead.float().mean()) for dead in exchanging.network.dead()]
-    assert kept == pytest.approx(shares[stage["best_epoch"]])
-    assert not any(name.startswith("exchanged") for name in fit(build("concat", images()), Halves())[0]["history"][0])
+    assert kept == pytest.approx(shares[stage.best_epoch])
+    assert not any(name.startswith("exchanged") for name in fit(build("concat", images()), Halves())[0].history[0])
 
 
 @pytest.mark.parametrize(("kind", "share"), [("none", 0.0), ("random", 0.25)])

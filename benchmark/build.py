@@ -1,0 +1,53 @@
+"""From the names and options of a cell to its dataset and its method."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from benchmark.options import UsageError, divide, resolve
+from datamodules.base import DataModule
+from datamodules.encoders.features import Features
+from datamodules.options import convert, parameters
+from datamodules.registry import datasets, did_you_mean
+from datamodules.spec import Task
+from methods.base import Method, Recipe
+from methods.registry import methods
+
+
+def build_dataset(name: str, options: Mapping[str, Any]) -> DataModule:
+    """The dataset of a cell, through the encoders its options name; `name` may be its name on the board."""
+    return resolve_dataset(name.partition("[")[0], options, name)[0]
+
+
+def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapping[str, Any]) -> Method:
+    """The method of a cell, untrained."""
+    cls = methods.get(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the plan has said them once
+        return cls(task, Recipe(**recipe), **resolve(name, cls, options, name))
+
+
+def resolve_dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[DataModule, dict[str, Any]]:
+    """A dataset and its options: its own, filled in with defaults, then the encoders of its modalities."""
+    cls = datasets.get(name)
+    own, encoders = divide(cls, given)
+    options = resolve(name, cls, own, where)
+    datamodule: DataModule = cls(**options)
+    if not encoders:
+        return datamodule, options
+    hints = {**dict.fromkeys(datamodule.task.names, str), "freeze": bool}  # an encoder is written as a string
+    for key, value in encoders.items():
+        if key not in hints:
+            known = (*parameters(cls), *hints)
+            raise UsageError(f"{name}: no option `{key}`. {did_you_mean(key, known)} ({where})")
+        try:
+            convert(key, hints[key], value)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error} ({where})") from None
+    freeze = encoders.pop("freeze", True)
+    if not encoders:
+        raise UsageError(f"{name}: `freeze` needs an encoder for {' or '.join(datamodule.task.names)} ({where})")
+    shown = {**options, **encoders} | ({} if freeze else {"freeze": False})
+    return Features(datamodule, encoders, freeze=freeze), shown

@@ -1,0 +1,69 @@
+"""Where numbers come from: versions, revision and hardware. Facts of a record that do not identify its cell."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leaderboard.record import Cell
+
+_PACKAGES = ("torch", "lightning", "torchmetrics", "torchvision", "numpy", "scipy", "scikit-learn", "polymodal")
+
+
+def provenance(cell: Cell) -> dict[str, Any]:
+    """Of a cell that has just ended."""
+    devices = cell.trainer.get("devices", 1)
+    return {
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "world_size": devices,
+        "batch_size": {"global": cell.recipe["batch_size"], "per_device": cell.recipe["batch_size"] // devices},
+        **_environment(),
+    }
+
+
+@lru_cache(maxsize=1)
+def _environment() -> dict[str, Any]:
+    """Versions, revision and hardware: once per process."""
+    installed = {}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return {
+        "versions": installed,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+        **_revision(),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _revision() -> dict[str, Any]:
+    folder = Path(__file__).parent
+    try:
+        revision = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return {"revision": None, "dirty": None}
+    return {"revision": revision, "dirty": bool(dirty)}
