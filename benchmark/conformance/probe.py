@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.spec import Modality, Target, Task
+from datamodules.spec import Modality, Task
 
 _MODALITIES = {
     "vectors": (Modality("a", "vector", (5,)), Modality("b", "vector", (7,))),
@@ -15,12 +17,38 @@ _MODALITIES = {
     "image_text": (Modality("image", "image", (3, 16, 16)), Modality("question", "text", (6,), vocabulary=11)),
     "sequence_vector": (Modality("audio", "sequence", (12, 4)), Modality("facts", "vector", (5,))),
 }
-_TARGETS: dict[str, tuple[Target, int]] = {
-    "regression": ("regression", 1),
-    "multilabel": ("multilabel", 4),
-    "answers": ("answers", 4),
-    "retrieval": ("retrieval", 4),
-    "pairs": ("pairs", 0),
+Labels = np.ndarray  # of the rows: 0, 1 or 2
+
+
+def _values(rng: np.random.Generator, label: Labels) -> torch.Tensor:
+    return torch.from_numpy((label + 0.1 * rng.standard_normal(len(label))).astype(np.float32)).unsqueeze(1)
+
+
+def _labels(rng: np.random.Generator, label: Labels) -> torch.Tensor:
+    return torch.from_numpy((label[:, None] == np.arange(4)).astype(np.float32))
+
+
+def _answers(rng: np.random.Generator, label: Labels) -> torch.Tensor:
+    second = torch.from_numpy(rng.integers(0, 4, len(label)))
+    ids = torch.stack([torch.from_numpy(label), second], dim=1)
+    return torch.stack([ids.float(), torch.tensor([0.6, 0.3]).expand(len(label), 2)], dim=1)
+
+
+def _classes(rng: np.random.Generator, label: Labels) -> torch.Tensor:
+    return torch.from_numpy(label.astype(np.int64))
+
+
+def _instances(rng: np.random.Generator, label: Labels) -> torch.Tensor:
+    return torch.arange(len(label))
+
+
+# Target -> number of outputs, and the targets of rows with these labels.
+_TARGETS: dict[str, tuple[int, Callable[[np.random.Generator, Labels], torch.Tensor]]] = {
+    "regression": (1, _values),
+    "multilabel": (4, _labels),
+    "answers": (4, _answers),
+    "retrieval": (4, _classes),
+    "pairs": (0, _instances),
 }
 PROBES = (*_MODALITIES, *_TARGETS)
 ROWS: dict[SplitName, int] = {"train": 160, "val": 64, "test": 64}
@@ -36,10 +64,12 @@ class Probe(DataModule):
     def __init__(self, *, shape: str = "vectors") -> None:
         super().__init__()
         self.shape = shape
+        self.goal = shape if shape in _TARGETS else "multiclass"
+        self.outputs, self.make = _TARGETS.get(shape, (3, _classes))
 
     def describe(self) -> Task:
-        target, outputs = _TARGETS.get(self.shape, ("multiclass", 3))
-        return Task(f"probe_{self.shape}", "1", _MODALITIES.get(self.shape, _MODALITIES["vectors"]), target, outputs)
+        views = _MODALITIES.get(self.shape, _MODALITIES["vectors"])
+        return Task(f"probe_{self.shape}", "1", views, self.goal, self.outputs)
 
     def load(self) -> dict[SplitName, Split]:
         return {name: self._split(np.random.default_rng([7, i]), n) for i, (name, n) in enumerate(ROWS.items())}
@@ -57,18 +87,4 @@ class Probe(DataModule):
             x = rng.standard_normal((n, *m.shape))
             x[..., 0] += label.reshape(-1, *[1] * (len(m.shape) - 1))
             inputs[m.name] = torch.from_numpy(x.astype(np.float32))
-        return Split(inputs, self._target(rng, label))
-
-    def _target(self, rng: np.random.Generator, label: np.ndarray) -> torch.Tensor:
-        match self.task.target:
-            case "regression":
-                return torch.from_numpy((label + 0.1 * rng.standard_normal(len(label))).astype(np.float32)).unsqueeze(1)
-            case "multilabel":
-                return torch.from_numpy((label[:, None] == np.arange(4)).astype(np.float32))
-            case "answers":
-                second = torch.from_numpy(rng.integers(0, 4, len(label)))
-                ids = torch.stack([torch.from_numpy(label), second], dim=1)
-                return torch.stack([ids.float(), torch.tensor([0.6, 0.3]).expand(len(label), 2)], dim=1)
-            case "pairs":
-                return torch.arange(len(label))
-        return torch.from_numpy(label.astype(np.int64))
+        return Split(inputs, self.make(rng, label))

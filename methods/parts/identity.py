@@ -21,14 +21,12 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
             instance on a `pairs` task, else the words if there is a text, else none.
     """
     texts = [m.name for m in task.modalities if m.kind == "text"]
-    if same_id not in ("auto", "none", "text", "target"):
-        raise ValueError(f"`same_id` must be 'auto', 'none', 'text' or 'target', got {same_id!r}")
     if same_id == "text" and not texts:
         raise ValueError(f"`same_id` = 'text' needs a text, and {task.name} has none")
-    if same_id == "target" and task.target not in ("pairs", "multiclass", "retrieval"):
+    if same_id == "target" and task.goal.labelled and not task.goal.one_class:
         raise ValueError(f"`same_id` = 'target' needs classes or instances, and {task.name} has {task.target} targets")
     if same_id == "auto":
-        same_id = "target" if task.target == "pairs" else "text" if texts else "none"
+        same_id = ("text" if texts else "none") if task.goal.labelled else "target"
     if same_id == "target":
         return _by_target
     if same_id == "text":
