@@ -15,8 +15,7 @@ class Late(Method):
     """Train each modality on its own loss, then combine the decisions.
 
     `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities: Bayes'
-    rule for modalities that are independent given the class. `"mean"` averages probabilities. Regression averages
-    values.
+    rule for modalities that are independent given the class. `"mean"` averages probabilities. Values are averaged.
     """
 
     family = "baseline"

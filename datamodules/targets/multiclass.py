@@ -1,17 +1,11 @@
 """One of a few classes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics.functional.classification import binary_f1_score, multiclass_accuracy, multiclass_f1_score
 
+from datamodules.spec import Task
 from datamodules.targets import Computed, Target, register_target
-
-if TYPE_CHECKING:
-    from datamodules.spec import Task
 
 
 @register_target("multiclass")

@@ -27,15 +27,12 @@ class Retrieval(Ranked):
         return F.normalize(out.fused.float(), dim=-1)
 
     def kept(self, predicted: Tensor, target: Tensor, gallery: Tensor | None = None) -> Tensor:
-        if gallery is None:
-            chunk = max(1, SIMILARITIES // max(1, len(target)))
-            rank = first_positive_rank(predicted, predicted, target, target, exclude_self=True, chunk=chunk)
-        else:
-            gallery = gallery.to(target.device)
-            found, labels = predicted[gallery], target[gallery]
-            chunk = max(1, SIMILARITIES // max(1, len(found)))
-            rank = torch.full_like(target, -1)
-            rank[~gallery] = first_positive_rank(predicted[~gallery], found, target[~gallery], labels, False, chunk)
+        asks = torch.ones_like(target, dtype=torch.bool) if gallery is None else ~gallery.to(target.device)
+        found = asks if gallery is None else ~asks
+        answers, labels = predicted[found], target[found]
+        chunk = max(1, SIMILARITIES // max(1, len(answers)))
+        rank = torch.full_like(target, -1)
+        rank[asks] = first_positive_rank(predicted[asks], answers, target[asks], labels, gallery is None, chunk)
         return torch.where(rank < 0, rank, rank + 1)
 
     def trivial(self, train: Tensor, test: Tensor, gallery: Tensor | None = None) -> float:

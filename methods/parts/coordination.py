@@ -103,7 +103,7 @@ class Pairwise(Coordination):
         for i, j in combinations(range(codes.shape[1]), 2):
             rows = present[:, i] & present[:, j]
             losses.append(self.pair_loss(codes[rows, i], codes[rows, j], batch, rows))
-        # Section 2: the sum over i < j with weight 2 / (M (M - 1)).
+        # The sum over i < j with weight 2 / (M (M - 1)).
         return {"coordination": self.weight * torch.stack(losses).mean()}
 
     def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:

@@ -1,6 +1,7 @@
 """Which rows of a batch are the same thing, and so no negatives of each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -16,9 +17,9 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
 
     Args:
         task: Decides what "auto" means.
-        same_id: "target": rows with one target (on a `pairs` task the instance, elsewhere a label: no longer
+        same_id: "target": rows with one target (the instance where rows have no labels, elsewhere the class: no longer
             label-free); "text": rows with the same words, as duplicate captions or questions; "none"; "auto": the
-            instance on a `pairs` task, else the words if there is a text, else none.
+            instance where rows have no labels, else the words if there is a text, else none.
     """
     texts = [m.name for m in task.modalities if m.kind == "text"]
     if same_id == "text" and not texts:
@@ -30,7 +31,7 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
     if same_id == "target":
         return _by_target
     if same_id == "text":
-        return _ByText(tuple(texts))
+        return partial(_by_text, texts)
     return _nothing
 
 
@@ -42,15 +43,10 @@ def _by_target(batch: Batch, rows: Tensor) -> Tensor:
     return batch.target[rows]
 
 
-class _ByText:
+def _by_text(names: Sequence[str], batch: Batch, rows: Tensor) -> Tensor:
     """Equal words, whatever rank they are on: a hash of the token ids, not their position in this batch."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-
-    def __call__(self, batch: Batch, rows: Tensor) -> Tensor:
-        words = torch.cat([batch.inputs[name][rows].long() for name in self.names], dim=1)
-        code = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for column in words.unbind(dim=1):
-            code = code * 6364136223846793005 + column + 1442695040888963407  # wraps around, like Knuth's generator
-        return code
+    words = torch.cat([batch.inputs[name][rows].long() for name in names], dim=1)
+    code = torch.zeros(len(words), dtype=torch.long, device=words.device)
+    for column in words.unbind(dim=1):
+        code = code * 6364136223846793005 + column + 1442695040888963407  # wraps around, like Knuth's generator
+    return code
