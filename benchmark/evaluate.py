@@ -22,7 +22,6 @@ from datamodules.corruptions import catalogue, corruption_key, drop_modalities
 from datamodules.spec import Batch
 from leaderboard.record import Condition, Measured, finite
 from methods.base import Method, Output, Tokens
-from methods.metrics import evaluate, evaluate_ranks, prediction, ranks
 
 BINS = 15  # equal-mass bins of the expected calibration error
 
@@ -159,8 +158,8 @@ class _Tally:
     def add(self, out: Output, present: Tensor, target: Tensor) -> None:
         task, method = self.method.task, self.method
         self.rows += len(target)
-        self.predicted.append(prediction(task, out).cpu())
-        if task.target == "multiclass":
+        self.predicted.append(task.goal.prediction(out).cpu())
+        if task.goal.classifies:
             log_p = out.logits.float().log_softmax(dim=-1)
             p = log_p.exp()
             confidence, guess = p.max(dim=-1)
@@ -179,31 +178,20 @@ class _Tally:
             value = value.float()
             self._sum(f"diagnostics.{name}", value.mean() * len(target))
 
-    @property
-    def ranked(self) -> bool:
-        """Whether a row is scored by the rank of its first right answer."""
-        return self.method.task.target in ("retrieval", "pairs")
-
     def keep(self, target: Tensor, gallery: Tensor | None) -> Tensor:
         """What is kept of each row: the prediction, or the rank of the first right answer, which is found once."""
         if self.kept is None:
-            self.kept = torch.cat(self.predicted)
-            if self.ranked:
-                self.kept = ranks(self.method.task, self.kept, target, gallery)
+            self.kept = self.method.task.goal.kept(torch.cat(self.predicted), target, gallery)
             self.predicted = []
         return self.kept
 
     def measure(self, target: Tensor, slices: Mapping[str, Tensor], gallery: Tensor | None) -> dict[str, Any]:
         """The fields of the measured condition; a named slice of the rows has the task's own score beside it."""
         task, kept = self.method.task, self.keep(target, gallery)
-
-        def score(rows: Tensor | slice) -> dict[str, float]:
-            return evaluate_ranks(task, kept[rows]) if self.ranked else evaluate(task, kept[rows], target[rows])
-
-        metrics = score(slice(None))
+        metrics = task.goal.scores(kept, target)
         for name, rows in slices.items():
             if rows.any():
-                metrics[f"{task.metric}/{name}"] = score(rows)[task.metric]
+                metrics[f"{task.metric}/{name}"] = task.goal.scores(kept[rows], target[rows])[task.metric]
         means: dict[str, Any] = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
         calibration = {n.removeprefix("calibration."): v for n, v in means.items() if n.startswith("calibration.")}
         if self.confidence:

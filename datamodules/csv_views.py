@@ -18,7 +18,7 @@ from datamodules.registry import did_you_mean, register
 from datamodules.rows.standardise import moments, standardise
 from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
 from datamodules.sources.data_folder import find_data
-from datamodules.spec import Modality, Target, Task
+from datamodules.spec import Modality, Task
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class CsvViews(DataModule):
         self.file = file
         self.modalities = {} if modalities is None else modalities
         self.targets = (target,) if isinstance(target, str) else tuple(target)
-        self.kind: Target = task
+        self.kind: str = task
         self.metric = metric
         self.split = split
         self.group = group

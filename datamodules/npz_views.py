@@ -18,7 +18,7 @@ from datamodules.rows.standardise import moments
 from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
 from datamodules.sources.array_file import Array, ArrayFile
 from datamodules.sources.data_folder import find_data
-from datamodules.spec import Kind, Modality, Target, Task
+from datamodules.spec import Kind, Modality, Task
 
 BLOCK = 1024  # rows looked at together
 _KINDS: dict[int, Kind] = {2: "vector", 3: "sequence", 4: "image"}
@@ -67,7 +67,7 @@ class NpzViews(DataModule):
         self.file = file
         self.kinds = dict(modalities) if isinstance(modalities, Mapping) else dict.fromkeys(modalities, "")
         self.target = target
-        self.kind: Target = task
+        self.kind: str = task
         self.metric = metric
         self.split = split
         self.group = group

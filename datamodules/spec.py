@@ -5,23 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from datamodules.targets import Target, targets
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 Kind = Literal["vector", "sequence", "image", "text"]
-Target = Literal["multiclass", "multilabel", "regression", "answers", "retrieval", "pairs"]
 
 _RANK: dict[str, int] = {"vector": 1, "sequence": 2, "image": 3, "text": 1}
-# The scores of each target; the first is the default.
-_METRICS: dict[str, tuple[str, ...]] = {
-    "multiclass": ("accuracy", "macro_f1", "f1"),
-    "multilabel": ("macro_f1", "micro_f1", "accuracy"),
-    "regression": ("r2", "mse"),
-    "answers": ("vqa_accuracy",),
-    "retrieval": ("recall_at_1",),
-    "pairs": ("recall_at_1",),
-}
-_KS: dict[str, tuple[int, ...]] = {"retrieval": (1, 2, 4, 8), "pairs": (1, 5, 10)}
 
 
 @dataclass(frozen=True)
@@ -62,8 +53,8 @@ class Task:
 
     Attributes:
         version: Of the data: bump it whenever a row changes, so that no result is compared across the change.
-        target: What a row's target is: a class; `[O]` labels; `[O]` values; `[2, K]` ids and scores of up to K right
-            `answers`, padded with score 0; a class to be retrieved; the instance that pairs a row's modalities.
+        target: Name of what a row's target is: `multiclass`, `multilabel`, `regression`, `answers`, `retrieval`,
+            `pairs` (see their files in `datamodules/targets`), or a plugin's.
         num_outputs: Classes, labels or regression targets; for `retrieval` the training classes.
         metric: Name of the score; empty means the default of the target.
         bayes: The best possible score, when it is known.
@@ -76,7 +67,7 @@ class Task:
     name: str
     version: str
     modalities: tuple[Modality, ...]
-    target: Target
+    target: str
     num_outputs: int
     metric: str = ""
     bayes: float | None = None
@@ -89,17 +80,19 @@ class Task:
             raise ValueError(f"Expected task {self.name!r} to have at least two modalities, got {len(self.modalities)}")
         if len(set(self.names)) != len(self.names):
             raise ValueError(f"Expected modality names of task {self.name!r} to be unique, got {self.names}")
-        if self.target not in _METRICS:
-            raise ValueError(f"Expected `target` to be one of {sorted(_METRICS)}, but got {self.target!r}")
-        if not self.metric:
-            object.__setattr__(self, "metric", _METRICS[self.target][0])
-        if not self.ks:
-            object.__setattr__(self, "ks", _KS.get(self.target, ()))
-        if self.target in _KS and (self.ks[0] != 1 or list(self.ks) != sorted(set(self.ks))):
+        goal = self.goal
+        object.__setattr__(self, "metric", self.metric or goal.metrics[0])
+        object.__setattr__(self, "ks", self.ks or goal.ks)
+        if goal.ranked and (self.ks[0] != 1 or list(self.ks) != sorted(set(self.ks))):
             raise ValueError(f"Expected `ks` to be rising integers from 1, the first of them 1, but got {self.ks}")
-        if self.metric not in _METRICS[self.target] or (self.metric == "f1" and self.num_outputs != 2):
-            known = ", ".join(name for name in _METRICS[self.target] if name != "f1" or self.num_outputs == 2)
+        if self.metric not in goal.metrics:
+            known = ", ".join(goal.metrics)
             raise ValueError(f"Expected `metric` of a {self.target} task to be one of {known}, but got {self.metric!r}")
+
+    @property
+    def goal(self) -> Target:
+        """The target: loss, prediction and scores. Looked up when asked for: a task stays plain data."""
+        return targets.get(self.target)(self)
 
     @property
     def names(self) -> tuple[str, ...]:

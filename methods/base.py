@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from datamodules.options import Count, NonNegative, Positive, check, check_fields
 from datamodules.spec import Batch, Task
-from methods.metrics import SplitScore, prediction, task_loss
+from methods.metrics import SplitScore
 from methods.parts.encoders import Encoders, Tokens
 from methods.parts.gather import world
 from methods.parts.global_batch import global_batch
@@ -208,9 +208,7 @@ class Method(LightningModule, ABC):
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         """None if the method can be trained on the task, else the reason why not."""
-        if task.target == "pairs":
-            return "needs labels, and the rows of a `pairs` task have none"
-        return None
+        return None if task.goal.labelled else f"needs labels, and the rows of a `{task.target}` task have none"
 
     @classmethod
     def variants(cls, task: Task) -> tuple[dict[str, Any], ...]:
@@ -242,7 +240,7 @@ class Method(LightningModule, ABC):
     def objective(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The named terms whose sum is minimised in the current stage."""
         stage = self._current()
-        terms = {"task": task_loss(self.task, out.logits, batch.target)} if stage.loss == "task" else {}
+        terms = {"task": self.task.goal.loss(out.logits, batch.target)} if stage.loss == "task" else {}
         for term in (self.auxiliary,) if stage.terms is None else stage.terms:
             terms.update(term(out, batch))
         return terms
@@ -266,9 +264,9 @@ class Method(LightningModule, ABC):
             batch = stage.augment(batch, self.augment_seed)
         out = self(batch.inputs, batch.present)
         # Retrieval is validated on classes the head has never seen: no loss to compute there.
-        has_loss = stage.select == "loss" or self.task.target not in ("retrieval", "pairs")
+        has_loss = stage.select == "loss" or not self.task.goal.ranked
         loss = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum() if has_loss else None
-        self._score.update(prediction(self.task, out), batch.target, loss)
+        self._score.update(self.task.goal.prediction(out), batch.target, loss)
 
     def on_train_epoch_start(self) -> None:
         self._sums = {}

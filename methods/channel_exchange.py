@@ -12,7 +12,6 @@ from methods import Method, Output, Recipe, Stage, Tokens, register
 from methods.functional.exchange import exchange_penalty, exchanged
 from methods.functional.fusion import gates
 from methods.gated import weighted_sum
-from methods.metrics import task_loss
 from methods.parts.encoders import Conv2d
 from methods.parts.gather import rank_sum
 
@@ -97,10 +96,10 @@ class ChannelExchange(Method):
         for m, name in enumerate(self.task.names):
             rows = batch.present[:, m]
             terms[name] = (
-                task_loss(self.task, decisions[rows, m], batch.target[rows]) if rows.any() else decisions.sum() * 0
+                self.task.goal.loss(decisions[rows, m], batch.target[rows]) if rows.any() else decisions.sum() * 0
             )
         ensemble = weighted_sum(decisions.detach(), self.weights(out.z, batch.present))
-        terms["ensemble"] = task_loss(self.task, ensemble, batch.target)
+        terms["ensemble"] = self.task.goal.loss(ensemble, batch.target)
         terms["sparsity"] = self.penalty * torch.stack([exchange_penalty(g) for g in self.network.gammas()]).sum()
         return terms
 

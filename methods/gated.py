@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, register
 from methods.functional.fusion import full_precision, gated, gates
-from methods.metrics import task_loss
 
 MOST_ENUMERATED = 8
 
@@ -93,9 +92,7 @@ class Gated(Method):
         rows, count, _ = out.z.shape
         logits = self.predict(out.z).flatten(0, 1)
         # One loss per row from the one definition of the task's loss.
-        losses = torch.vmap(lambda row, target: task_loss(self.task, row, target))(
-            logits, batch.target.repeat_interleave(count, dim=0)
-        )
+        losses = torch.vmap(self.task.goal.loss)(logits, batch.target.repeat_interleave(count, dim=0))
         return {"expected": (probability * losses.view(rows, count)).sum(dim=1).mean()}
 
     def stages(self) -> tuple[Stage, ...]:

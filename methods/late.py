@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
-from methods.metrics import task_loss
-from methods.parts.vqa_accuracy import answer_totals
 
 
 @register("late")
@@ -17,18 +15,15 @@ class Late(Method):
     """Train each modality on its own loss, then combine the decisions.
 
     `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities: Bayes'
-    rule for modalities that are independent given the class. `"mean"` averages probabilities. Regression averages
-    values.
+    rule for modalities that are independent given the class. `"mean"` averages probabilities. Values are averaged.
     """
 
     family = "baseline"
 
     def __init__(self, task: Task, recipe: Recipe, *, combine: Literal["bayes", "mean"] = "bayes") -> None:
         super().__init__(task, recipe)
-        if combine not in ("bayes", "mean"):
-            raise ValueError(f"late: `combine` must be 'bayes' or 'mean', got {combine!r}")
         self.combine = combine
-        self.independent = task.target in ("multilabel", "answers")  # every output is a probability of its own
+        self.independent = task.goal.independent
         self.heads = nn.ModuleList(nn.Linear(recipe.width, task.num_outputs) for _ in task.modalities)
         self.log_prior: Tensor
         self.register_buffer("log_prior", torch.zeros(task.num_outputs))
@@ -41,17 +36,16 @@ class Late(Method):
         decisions = self.decide(z)
         mask = present.unsqueeze(-1).to(decisions.dtype)
         count = mask.sum(dim=1).clamp_min(1)
-        if self.task.target == "regression":
+        if self.task.goal.numeric:
             return (decisions * mask).sum(dim=1) / count
         log_p = nn.functional.logsigmoid(decisions) if self.independent else decisions.log_softmax(dim=-1)
         if self.combine == "mean":
             mean = (log_p.exp() * mask).sum(dim=1) / count
             floor = torch.finfo(mean.dtype).tiny
             return mean.logit(eps=1e-6) if self.independent else mean.clamp_min(floor).log()
-        if self.independent:
-            return (decisions * mask).sum(dim=1) - (count - 1) * self.log_prior
-        # log p(y|x) = sum_m log p(y|x_m) - (M - 1) log p(y) + const  (spec 1.1)
-        return (log_p * mask).sum(dim=1) - (count - 1) * self.log_prior
+        # log p(y|x) = sum_m log p(y|x_m) - (M - 1) log p(y) + const; of independent outputs the same in log-odds
+        evidence = decisions if self.independent else log_p
+        return (evidence * mask).sum(dim=1) - (count - 1) * self.log_prior
 
     def each(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The loss of each modality, over the rows in which it is present."""
@@ -59,27 +53,19 @@ class Late(Method):
         terms = {}
         for m, name in enumerate(self.task.names):
             rows = batch.present[:, m]
-            terms[name] = (
-                task_loss(self.task, decisions[rows, m], batch.target[rows]) if rows.any() else decisions.sum() * 0
-            )
+            seen = decisions[rows, m], batch.target[rows]
+            terms[name] = self.task.goal.loss(*seen) if rows.any() else decisions.sum() * 0
         return terms
 
     def count(self, train: Iterable[Encoded]) -> None:
         """The class prior of the training split, with one pseudo-count; in logits for independent outputs."""
         total, rows = torch.ones_like(self.log_prior), 2.0
         for batch in train:
-            if self.task.target == "multilabel":
-                total += batch.target.to(total.dtype).sum(dim=0)
-            elif self.task.target == "answers":
-                total += answer_totals(batch.target, self.task.num_outputs)
-            else:
-                total += batch.target.long().bincount(minlength=self.task.num_outputs).to(total.dtype)
+            total += self.task.goal.counts(batch.target).to(total.dtype)
             rows += len(batch.target)
         prior = total / rows if self.independent else total / total.sum()
         self.log_prior.copy_(prior.logit() if self.independent else prior.log())
 
     def stages(self) -> tuple[Stage, ...]:
         train = Stage(self, loss="terms", terms=(self.each,))
-        if self.task.target == "regression":
-            return (train,)
-        return Stage(self, name="prior", solve=self.count), train
+        return (train,) if self.task.goal.numeric else (Stage(self, name="prior", solve=self.count), train)

@@ -152,13 +152,13 @@ class SkewedMean(Wrapper):
     def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
         found = self.base.summary(train, test)
         found |= {f"centers_{name}": value for name, value in center_statistics(self.centers()).items()}
-        if self.task.target == "retrieval":
+        if self.task.goal.ranked:
             found |= self._protocol(train, test)
         return found
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        if task.target not in ("multiclass", "retrieval"):
+        if not task.goal.one_class:
             return f"needs one class per row, and the target of {task.name} is {task.target}"
         if task.num_outputs == 2 and options.get("kind", "r1") != "none":
             return "two centres are antipodal without help: there is nothing to regularise"

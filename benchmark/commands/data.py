@@ -187,8 +187,6 @@ def _adopt(file: Path, classes: dict[str, Any]) -> None:
 
 def _facts(datamodule: DataModule) -> dict[str, Any]:
     """What is said of a dataset: what its class states, and what its rows show."""
-    from methods.metrics import trivial_score
-
     cls, task, splits = type(datamodule), datamodule.task, datamodule.splits
     fingerprint = datamodule.fingerprint()
     facts: dict[str, Any] = {
@@ -208,10 +206,10 @@ def _facts(datamodule: DataModule) -> dict[str, Any]:
         "splits": {name: len(split.target) for name, split in splits.items()},
         "megabytes": round(sum(map(_megabytes, _stored(datamodule))), 1),
     }
-    if task.target == "multiclass":
+    if task.goal.classifies:
         facts["classes"] = {name: _balance(datamodule, split.target) for name, split in splits.items()}
     test = splits["test"]
-    facts["trivial"] = round(trivial_score(task, splits["train"].target, test.target, test.gallery), 4)
+    facts["trivial"] = round(task.goal.trivial(splits["train"].target, test.target, test.gallery), 4)
     # Of this very class: a subclass has other rows, and other scores.
     facts["scores"] = dict(cls.__dict__.get("scores", {}))
     facts["measured"] = cls.__dict__.get("measured", "")

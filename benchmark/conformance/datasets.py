@@ -60,25 +60,8 @@ def _check_splits(datamodule: DataModule) -> None:
 
 
 def _check_target(datamodule: DataModule) -> None:
-    task = datamodule.task
-    for name, split in datamodule.splits.items():
-        y = split.target
-        if task.target == "multiclass":
-            require(not y.is_floating_point() and int(y.min()) >= 0 and int(y.max()) < task.num_outputs,
-                     f"{name}: classes must be 0..{task.num_outputs - 1}")  # fmt: skip
-        elif task.target in ("multilabel", "regression"):
-            require(y.dim() == 2 and y.shape[1] == task.num_outputs, f"{name}: targets must be [N, {task.num_outputs}]")
-        elif task.target == "answers":
-            require(y.dim() == 3 and y.shape[1] == 2, f"{name}: targets must be [N, 2, K], ids and scores of answers")
-            ids, scores = y.unbind(dim=1)
-            require(bool((ids >= 0).all() and (ids < task.num_outputs).all() and (ids == ids.floor()).all()),
-                     f"{name}: answers must be 0..{task.num_outputs - 1}")  # fmt: skip
-            require(bool(((scores >= 0) & (scores <= 1)).all()), f"{name}: scores of answers must be 0 to 1")
-        if y.is_floating_point():
-            require(bool(y.isfinite().all()), f"{name}: targets are not finite")
-    if task.target == "retrieval":
-        seen, tested = (set(datamodule.splits[s].target.tolist()) for s in ("train", "test"))
-        require(not seen & tested, "retrieval is tested on classes of the training split")
+    faults = datamodule.task.goal.faults({name: split.target for name, split in datamodule.splits.items()})
+    require(not (first := next(faults, "")), first)
 
 
 def _check_disjoint(datamodule: DataModule) -> None:

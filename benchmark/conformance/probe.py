@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from datamodules.base import DataModule, Split, SplitName
-from datamodules.spec import Modality, Target, Task
+from datamodules.spec import Modality, Task
 
 _MODALITIES = {
     "vectors": (Modality("a", "vector", (5,)), Modality("b", "vector", (7,))),
@@ -15,13 +17,23 @@ _MODALITIES = {
     "image_text": (Modality("image", "image", (3, 16, 16)), Modality("question", "text", (6,), vocabulary=11)),
     "sequence_vector": (Modality("audio", "sequence", (12, 4)), Modality("facts", "vector", (5,))),
 }
-_TARGETS: dict[str, tuple[Target, int]] = {
-    "regression": ("regression", 1),
-    "multilabel": ("multilabel", 4),
-    "answers": ("answers", 4),
-    "retrieval": ("retrieval", 4),
-    "pairs": ("pairs", 0),
+
+
+def _answers(rng: np.random.Generator, y: np.ndarray) -> torch.Tensor:
+    second = torch.from_numpy(rng.integers(0, 4, len(y)))
+    ids = torch.stack([torch.from_numpy(y), second], dim=1)
+    return torch.stack([ids.float(), torch.tensor([0.6, 0.3]).expand(len(y), 2)], dim=1)
+
+
+# The target of a probe: its number of outputs, and the targets of rows with the labels y.
+_TARGETS: dict[str, tuple[int, Callable[[np.random.Generator, np.ndarray], torch.Tensor]]] = {
+    "regression": (1, lambda rng, y: torch.from_numpy(y + 0.1 * rng.standard_normal(len(y))).float().unsqueeze(1)),
+    "multilabel": (4, lambda rng, y: torch.from_numpy(y[:, None] == np.arange(4)).float()),
+    "answers": (4, _answers),
+    "retrieval": (4, lambda rng, y: torch.from_numpy(y)),
+    "pairs": (0, lambda rng, y: torch.arange(len(y))),
 }
+_CLASSES = (3, _TARGETS["retrieval"][1])
 PROBES = (*_MODALITIES, *_TARGETS)
 ROWS: dict[SplitName, int] = {"train": 160, "val": 64, "test": 64}
 
@@ -38,8 +50,9 @@ class Probe(DataModule):
         self.shape = shape
 
     def describe(self) -> Task:
-        target, outputs = _TARGETS.get(self.shape, ("multiclass", 3))
-        return Task(f"probe_{self.shape}", "1", _MODALITIES.get(self.shape, _MODALITIES["vectors"]), target, outputs)
+        views = _MODALITIES.get(self.shape, _MODALITIES["vectors"])
+        target = self.shape if self.shape in _TARGETS else "multiclass"
+        return Task(f"probe_{self.shape}", "1", views, target, _TARGETS.get(target, _CLASSES)[0])
 
     def load(self) -> dict[SplitName, Split]:
         return {name: self._split(np.random.default_rng([7, i]), n) for i, (name, n) in enumerate(ROWS.items())}
@@ -57,18 +70,4 @@ class Probe(DataModule):
             x = rng.standard_normal((n, *m.shape))
             x[..., 0] += label.reshape(-1, *[1] * (len(m.shape) - 1))
             inputs[m.name] = torch.from_numpy(x.astype(np.float32))
-        return Split(inputs, self._target(rng, label))
-
-    def _target(self, rng: np.random.Generator, label: np.ndarray) -> torch.Tensor:
-        match self.task.target:
-            case "regression":
-                return torch.from_numpy((label + 0.1 * rng.standard_normal(len(label))).astype(np.float32)).unsqueeze(1)
-            case "multilabel":
-                return torch.from_numpy((label[:, None] == np.arange(4)).astype(np.float32))
-            case "answers":
-                second = torch.from_numpy(rng.integers(0, 4, len(label)))
-                ids = torch.stack([torch.from_numpy(label), second], dim=1)
-                return torch.stack([ids.float(), torch.tensor([0.6, 0.3]).expand(len(label), 2)], dim=1)
-            case "pairs":
-                return torch.arange(len(label))
-        return torch.from_numpy(label.astype(np.int64))
+        return Split(inputs, _TARGETS.get(self.shape, _CLASSES)[1](rng, label))

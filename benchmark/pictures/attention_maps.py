@@ -16,7 +16,6 @@ from datamodules.spec import Batch, Modality
 from methods.base import Method, Wrapper
 from methods.functional.attention import Mixture, cell_centers, gaussian_density, paraboloid_density, support_ellipse
 from methods.parts.attention import Attended
-from methods.parts.vqa_accuracy import answer_totals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,14 +117,8 @@ def density(attended: Attended, points: Tensor) -> Tensor:
 def _caption(datamodule: DataModule, batch: Batch, position: int) -> str:
     task = datamodule.task
     spelt = [datamodule.spell(name, batch.inputs[name][position]) for name in task.names]
-    target = batch.target[position]
-    scores = target.float() if target.dim() else torch.eye(task.num_outputs)[int(target)]
-    if task.target == "answers":
-        scores = answer_totals(target.unsqueeze(0), task.num_outputs)
-    truth = answer(task.class_names, scores)
-    if task.target == "regression":
-        truth = f"{float(target):.3g}"
-    return "\n".join([*(textwrap.fill(text, 34) for text in spelt if text), f"answer: {truth}"])
+    truth = textwrap.fill(f"answer: {task.goal.spell(batch.target[position])}", 34)
+    return "\n".join([*(textwrap.fill(text, 34) for text in spelt if text), truth])
 
 
 def _draw_input(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmark.pictures.draw_image import draw_image
-from datamodules.base import DataModule, Split, SplitName
-from datamodules.spec import Modality, Task
+from datamodules.base import DataModule, SplitName
+from datamodules.spec import Modality
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def draw(datamodule: DataModule, path: Path, split: SplitName = "train") -> Path
             axis.set_yticks([])
             _draw_value(axis, modality, value, datamodule)
             if line == 0:
-                axis.set_title(_answer(task, rows, int(samples[column])), fontsize=7)
+                axis.set_title(task.goal.spell(rows.target[samples[column]]), fontsize=7)
         axes[line][0].set_ylabel(modality.name, fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png")
@@ -60,19 +60,6 @@ def _choose(target: Tensor) -> Tensor:
     while len(chosen) < min(COLUMNS, len(target)):
         chosen.append(next(others))
     return torch.tensor(chosen)
-
-
-def _answer(task: Task, rows: Split, row: int) -> str:
-    value = rows.target[row]
-    if value.dim() == 0 and not value.is_floating_point():
-        label = int(value)
-        return task.class_names[label] if 0 <= label < len(task.class_names) else str(label)
-    if task.target == "answers":
-        return ", ".join(task.class_names[int(i)] for i, score in value.T.tolist() if score > 0)
-    if task.target == "multilabel":
-        labels = value.nonzero().flatten().tolist()
-        return ", ".join(task.class_names[i] if task.class_names else str(i) for i in labels)
-    return ", ".join(f"{v:.2f}" for v in value.flatten()[:3].tolist())
 
 
 def _draw_value(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:

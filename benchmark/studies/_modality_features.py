@@ -57,7 +57,7 @@ def features_of(
     if asked == "joint":
         return "joint", "asked for", _joint_features(data, dataset, pair, recipe, seed)
     alone = [_alone(data, dataset, name, recipe, seed) for name in pair]
-    if asked == "unimodal" or data.task.target != "multiclass":
+    if asked == "unimodal" or not data.task.goal.classifies:
         return "unimodal", "asked for" if asked else "the default", alone
     labels = torch.cat([data.splits[split].target for split in HELD_OUT])
     majority = float(labels.bincount().max()) / len(labels)
@@ -81,7 +81,7 @@ def _alone(data: DataModule, dataset: str, name: str, recipe: Mapping[str, Any],
         for batch in data.ordered(split):
             out = method(batch.inputs, batch.present)
             encodings.append(out.fused)
-            if split != "train" and data.task.target == "multiclass":
+            if split != "train" and data.task.goal.classifies:
                 right.append((out.logits.argmax(dim=1) == batch.target).float())
         parts[split] = _array(torch.cat(encodings))
     accuracy = float(torch.cat(right).mean()) if right else None

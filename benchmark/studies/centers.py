@@ -19,7 +19,6 @@ from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
 from methods.functional import centers
-from methods.metrics import evaluate, trivial_score
 from methods.skewed_mean import SkewedMean, normalized_mutual_information
 
 Objective = Callable[[Tensor], Tensor]
@@ -125,7 +124,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
     labels, inputs = test.target, {name: test.inputs[name][:] for name in data.task.names}
     raw = torch.cat([x.flatten(1).float() for x in inputs.values()], dim=1)
     found = [
-        Floor("random ranking", {1: trivial_score(data.task, data.splits["train"].target, labels, test.gallery)}, None),
+        Floor("random ranking", {1: data.task.goal.trivial(data.splits["train"].target, labels, test.gallery)}, None),
         _floor("raw features", [raw], data),
     ]
     untrained = []
@@ -140,7 +139,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
 
 def _floor(name: str, embeddings: Sequence[Tensor], data: DataModule) -> Floor:
     test, ks = data.splits["test"], data.task.ks
-    scores = [evaluate(data.task, x, test.target, test.gallery) for x in embeddings]
+    scores = [data.task.goal.evaluate(x, test.target, test.gallery) for x in embeddings]
     nmi = [normalized_mutual_information(x, test.target) for x in embeddings]
     return Floor(name, {k: sum(s[f"recall_at_{k}"] for s in scores) / len(scores) for k in ks}, sum(nmi) / len(nmi))
 
@@ -184,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_floors(args: argparse.Namespace) -> int:
     data = datasets.get(args.floors)()
     assert isinstance(data, DataModule)
-    if data.task.target != "retrieval":
+    if not (data.task.goal.ranked and data.task.goal.one_class):
         print(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
         return 2
     found = floors(data, args.seeds, args.embedding)

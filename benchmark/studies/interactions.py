@@ -39,7 +39,6 @@ from datamodules.registry import datasets, did_you_mean
 from leaderboard.interactions import interaction_regression
 from leaderboard.merge import gather
 from methods.functional.information import pid
-from methods.metrics import trivial_score
 
 ATOMS = ("R", "U1", "U2", "S")
 TOLERANCE = 1e-5  # bits by which an iteration of the decomposition may still change it
@@ -123,7 +122,7 @@ def study(
         shuffles: Of the held-out labels.
     """
     labels = _labels(data)
-    trivial = trivial_score(data.task, data.splits["train"].target, data.splits["test"].target)
+    trivial = data.task.goal.trivial(data.splits["train"].target, data.splits["test"].target)
     source, why, found = features_of(data, dataset, pair, recipe, features, seed)
     number = clusters or min(20, max(8, int(labels.max()) + 1))
     first, second = (_clusters(f, number, seed) for f in found)
@@ -168,7 +167,7 @@ def agreement(estimate: Mapping[str, float], exact: Mapping[str, float]) -> floa
 def _labels(data: DataModule) -> NDArray[np.int64]:
     """The held-out labels; a regression target by quartile of the training rows."""
     target = torch.cat([data.splits[split].target for split in HELD_OUT])
-    if data.task.target == "regression":
+    if data.task.goal.numeric:
         edges = data.splits["train"].target.flatten().double().quantile(torch.tensor(QUARTILES, dtype=torch.float64))
         target = torch.bucketize(target.flatten().double(), edges)
     return target.numpy().astype(np.int64)
@@ -202,7 +201,7 @@ def _terms(data: DataModule, features: Sequence[Features], pair: tuple[str, str]
     if abs(np.corrcoef(a, b)[0, 1]) > 0.999:
         return (), f"the summaries of {pair[0]} and {pair[1]} are the same number"
     target = torch.cat([data.splits[split].target for split in HELD_OUT])
-    if data.task.target == "regression":
+    if data.task.goal.numeric:
         responses = {"target": target.flatten().double().numpy()}
     else:
         names = data.task.class_names or tuple(map(str, range(data.task.num_outputs)))
@@ -373,7 +372,7 @@ def _pair(data: DataModule, asked: str | None) -> tuple[str, str]:
 
 def _check(data: DataModule, args: argparse.Namespace) -> None:
     task = data.task
-    if task.target != "multiclass" and not (task.target == "regression" and task.num_outputs == 1):
+    if not task.goal.classifies and not (task.goal.numeric and task.num_outputs == 1):
         raise UsageError(f"{task.name} is a {task.target} task; the study needs one class or number per row")
     if args.clusters is not None and not 2 <= args.clusters <= 50:
         raise UsageError(f"--clusters must be 2 to 50, got {args.clusters}")

@@ -26,7 +26,7 @@ from datamodules.corruptions.registry import LEVELS
 from datamodules.spec import Batch, Modality, Task
 from leaderboard.robustness import normalise
 from methods.base import Method, Recipe
-from methods.metrics import evaluate, higher_is_better, prediction, trivial_score
+from methods.metrics import higher_is_better
 from methods.unimodal import Unimodal
 
 REFERENCES: dict[str, tuple[tuple[str, str], ...]] = {  # kind -> dataset and modality; what is lost is their mean
@@ -202,9 +202,9 @@ class _Reference:
             if corruption:
                 inputs[self.modality.name] = _corrupted(batch, self.task, self.modality, corruption, parameter)
             for method, own in zip(self.methods, predicted, strict=True):
-                own.append(prediction(self.task, method(inputs, batch.present)))
-        trivial = trivial_score(self.task, splits["train"].target, splits["test"].target)
-        scores = [evaluate(self.task, torch.cat(own), splits["test"].target)[self.task.metric] for own in predicted]
+                own.append(self.task.goal.prediction(method(inputs, batch.present)))
+        trivial = self.task.goal.trivial(splits["train"].target, splits["test"].target)
+        scores = [self.task.goal.evaluate(torch.cat(own), splits["test"].target)[self.task.metric] for own in predicted]
         return float(np.mean([normalise(s, trivial, higher_is_better(self.task.metric)) for s in scores]))
 
 

@@ -8,51 +8,9 @@ Queries whose class is not in the gallery cannot be answered by any method: they
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK = 1024  # rows of the similarity matrix alive at once
-
-
-def first_positive_rank(
-    queries: Tensor,
-    gallery: Tensor,
-    query_labels: Tensor,
-    gallery_labels: Tensor,
-    exclude_self: bool,
-    chunk: int = CHUNK,
-) -> Tensor:
-    """Rank each query's nearest gallery row of its own class.
-
-    Ties count against the query: a collapsed embedding, whose similarities are all equal, must not look perfect.
-    A similarity that is not a number ranks last, so that a broken query is a miss and not a hit.
-
-    Args:
-        queries: `[n, d]`.
-        gallery: `[m, d]`; the same rows as `queries`, in the same order, when `exclude_self`.
-        query_labels: `[n]`.
-        gallery_labels: `[m]`.
-        exclude_self: Leave row i of the gallery out of query i, by index (duplicates of i stay).
-        chunk: Queries compared at once.
-
-    Returns:
-        `[n]` long: 0 for a hit at K=1; -1 where the gallery holds no row of the query's class.
-    """
-    _check(queries, gallery, query_labels, gallery_labels, exclude_self)
-    queries, gallery = F.normalize(queries, dim=1), F.normalize(gallery, dim=1)
-    ranks = []
-    for start in range(0, len(queries), chunk):
-        rows = torch.arange(start, min(start + chunk, len(queries)), device=queries.device)
-        similarity = queries[rows] @ gallery.T
-        similarity = similarity.masked_fill(similarity.isnan(), -torch.inf)
-        same = query_labels[rows, None] == gallery_labels[None, :]
-        other = ~same  # taken before self leaves `same`: a row is no competitor of its own query either
-        if exclude_self:
-            same[torch.arange(len(rows), device=rows.device), rows] = False
-        best = similarity.masked_fill(~same, -torch.inf).amax(dim=1, keepdim=True)
-        rank = (other & (similarity >= best)).sum(dim=1)
-        ranks.append(rank.masked_fill(~same.any(dim=1), -1))
-    return torch.cat(ranks) if ranks else query_labels.new_zeros(0, dtype=torch.long)
+from datamodules.targets.ranking import first_positive_rank
 
 
 def recall_at_k(
@@ -114,22 +72,3 @@ def recall_between(
         f"{query}->{gallery}": recall_at_k(embeddings[query], embeddings[gallery], labels, labels, (k,), True)[k]
         for query, gallery in pairs
     }
-
-
-def _check(queries: Tensor, gallery: Tensor, query_labels: Tensor, gallery_labels: Tensor, exclude_self: bool) -> None:
-    if queries.ndim != 2 or gallery.ndim != 2 or queries.shape[1] != gallery.shape[1]:
-        raise ValueError(
-            "Expected `queries` [n, d] and `gallery` [m, d] of one width, "
-            f"but got {tuple(queries.shape)} and {tuple(gallery.shape)}"
-        )
-    if query_labels.shape != queries.shape[:1] or gallery_labels.shape != gallery.shape[:1]:
-        raise ValueError(
-            "Expected one label per row, "
-            f"but got {tuple(query_labels.shape)} for {len(queries)} queries and "
-            f"{tuple(gallery_labels.shape)} for {len(gallery)} gallery rows"
-        )
-    if exclude_self and len(queries) != len(gallery):
-        raise ValueError(
-            "`exclude_self` needs the queries themselves as gallery, in the same order, "
-            f"but got {len(queries)} queries and {len(gallery)} gallery rows"
-        )

@@ -11,7 +11,6 @@ from datamodules.spec import Task
 from methods.base import Output
 from methods.functional.coordination import StreamingCCA, effective_rank, mean_cosine, retrieval, zero_shot
 from methods.functional.retrieval import recall_at_k
-from methods.metrics import evaluate, prediction, task_loss
 
 # One minus the mean cosine is 1.4e-3 or more in the suite's encoders before training (images have a large common mean)
 # and 2e-4 to 3e-4 after a positive-only loss has made them constant. A rank near one is a line.
@@ -40,9 +39,9 @@ class Codes(NamedTuple):
 def report(task: Task, train: Codes, test: Codes) -> dict[str, float]:
     """Every number, by name."""
     found = {**collapse(task, test), **held_out_correlations(train, test), **paired_retrieval(task, test)}
-    if task.target in ("multiclass", "multilabel", "regression"):
+    if task.goal.probed:
         found.update(transfer(task, train, test))
-    if task.target == "multiclass":
+    if task.goal.classifies:
         found.update(prototypes(task, train, test))
     return found
 
@@ -97,12 +96,12 @@ def paired_retrieval(task: Task, test: Codes) -> dict[str, float]:
         return {}
     target = test.target[test.present.all(dim=1)]
     if task.shared:  # five captions an image: any of them is right, and the image is in the gallery once
-        return evaluate(task, F.normalize(rows.float(), dim=-1), target)
+        return task.goal.evaluate(F.normalize(rows.float(), dim=-1), target)
     directions = {}
     for i, j in permutations(range(rows.shape[1]), 2):
         ranked = retrieval(rows[:, i], rows[:, j])
         found = {key.replace("R@", "recall_at_"): value for key, value in ranked.items()}
-        if task.target == "multiclass":
+        if task.goal.classifies:
             # Where pairs have only their class in common, finding the class is all that can be found.
             by_class = recall_at_k(rows[:, i], rows[:, j], target, target, (1, 5, 10), exclude_self=False)
             found.update({f"class_recall_at_{k}": float(v) for k, v in by_class.items()})
@@ -136,7 +135,7 @@ def fit_probe(task: Task, z: Tensor, target: Tensor, decay: float = 1e-3) -> tup
 
     def closure() -> Tensor:
         solver.zero_grad()
-        loss = task_loss(task, x @ weight + bias, target) + decay * weight.square().sum()
+        loss = task.goal.loss(x @ weight + bias, target) + decay * weight.square().sum()
         loss.backward()
         return loss
 
@@ -163,7 +162,7 @@ def prototypes(task: Task, train: Codes, test: Codes) -> dict[str, float]:
 
 def _score(task: Task, logits: Tensor, target: Tensor) -> float:
     out = Output({}, logits, logits, logits)
-    return evaluate(task, prediction(task, out), target)[task.metric]
+    return task.goal.evaluate(task.goal.prediction(out), target)[task.metric]
 
 
 def _with_mean(task: Task, directions: dict[str, dict[str, float]]) -> dict[str, float]:

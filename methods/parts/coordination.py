@@ -14,7 +14,6 @@ from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, Tokens
 from methods.parts.codes import Codes, report
 
-RANKED = ("pairs", "retrieval")  # scored by ranking the codes: there is nothing to probe for
 PROBE_RATE = 10.0  # a linear map on frozen codes is convex: it bears a larger step than an encoder
 
 
@@ -30,7 +29,7 @@ class Coordination(Method):
     def __init__(self, task: Task, recipe: Recipe, components: int, encoders: nn.Module | None = None) -> None:
         if components < 1:
             raise ValueError(f"{type(self).__name__}: `components` must be an integer >= 0, got {components!r}")
-        fused_dim = None if task.target == "pairs" else len(task.modalities) * components
+        fused_dim = len(task.modalities) * components if task.goal.labelled else None
         super().__init__(task, recipe, fused_dim, encoders)
         self.components = components
 
@@ -43,7 +42,7 @@ class Coordination(Method):
 
     def probe_stages(self) -> tuple[Stage, ...]:
         """The linear probe on frozen codes; none where codes are ranked."""
-        if self.head is None or self.task.target in RANKED:
+        if self.head is None or self.task.goal.ranked:
             return ()
         return (Stage(self, name="probe", learn=(self.head,), rates=((self.head, PROBE_RATE),)),)
 
@@ -104,7 +103,7 @@ class Pairwise(Coordination):
         for i, j in combinations(range(codes.shape[1]), 2):
             rows = present[:, i] & present[:, j]
             losses.append(self.pair_loss(codes[rows, i], codes[rows, j], batch, rows))
-        # Section 2: the sum over i < j with weight 2 / (M (M - 1)).
+        # The sum over i < j with weight 2 / (M (M - 1)).
         return {"coordination": self.weight * torch.stack(losses).mean()}
 
     def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:
@@ -128,8 +127,8 @@ class Pairwise(Coordination):
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         supervised = options.get("supervised", inspect.signature(cls).parameters["supervised"].default)
-        if task.target == "pairs" and supervised:
-            return "supervised coordination needs labels, and the rows of a `pairs` task have none"
+        if supervised and not task.goal.labelled:
+            return f"supervised coordination needs labels, and the rows of a `{task.target}` task have none"
         return super().applies_to(task, options)
 
 

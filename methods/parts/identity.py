@@ -1,6 +1,7 @@
 """Which rows of a batch are the same thing, and so no negatives of each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -16,23 +17,21 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
 
     Args:
         task: Decides what "auto" means.
-        same_id: "target": rows with one target (on a `pairs` task the instance, elsewhere a label: no longer
+        same_id: "target": rows with one target (the instance where rows have no labels, elsewhere the class: no longer
             label-free); "text": rows with the same words, as duplicate captions or questions; "none"; "auto": the
-            instance on a `pairs` task, else the words if there is a text, else none.
+            instance where rows have no labels, else the words if there is a text, else none.
     """
     texts = [m.name for m in task.modalities if m.kind == "text"]
-    if same_id not in ("auto", "none", "text", "target"):
-        raise ValueError(f"`same_id` must be 'auto', 'none', 'text' or 'target', got {same_id!r}")
     if same_id == "text" and not texts:
         raise ValueError(f"`same_id` = 'text' needs a text, and {task.name} has none")
-    if same_id == "target" and task.target not in ("pairs", "multiclass", "retrieval"):
+    if same_id == "target" and task.goal.labelled and not task.goal.one_class:
         raise ValueError(f"`same_id` = 'target' needs classes or instances, and {task.name} has {task.target} targets")
     if same_id == "auto":
-        same_id = "target" if task.target == "pairs" else "text" if texts else "none"
+        same_id = ("text" if texts else "none") if task.goal.labelled else "target"
     if same_id == "target":
         return _by_target
     if same_id == "text":
-        return _ByText(tuple(texts))
+        return partial(_by_text, texts)
     return _nothing
 
 
@@ -44,15 +43,10 @@ def _by_target(batch: Batch, rows: Tensor) -> Tensor:
     return batch.target[rows]
 
 
-class _ByText:
+def _by_text(names: Sequence[str], batch: Batch, rows: Tensor) -> Tensor:
     """Equal words, whatever rank they are on: a hash of the token ids, not their position in this batch."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-
-    def __call__(self, batch: Batch, rows: Tensor) -> Tensor:
-        words = torch.cat([batch.inputs[name][rows].long() for name in self.names], dim=1)
-        code = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for column in words.unbind(dim=1):
-            code = code * 6364136223846793005 + column + 1442695040888963407  # wraps around, like Knuth's generator
-        return code
+    words = torch.cat([batch.inputs[name][rows].long() for name in names], dim=1)
+    code = torch.zeros(len(words), dtype=torch.long, device=words.device)
+    for column in words.unbind(dim=1):
+        code = code * 6364136223846793005 + column + 1442695040888963407  # wraps around, like Knuth's generator
+    return code

@@ -11,7 +11,6 @@ from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_mod
 from datamodules.spec import Batch
 from leaderboard.record import Condition
 from methods import Method, Recipe, methods
-from methods.metrics import prediction
 
 RECIPE = Recipe(width=8, epochs=1, batch_size=64)
 
@@ -35,7 +34,7 @@ def naive(method: Method, datamodule: Probe, condition: Condition) -> torch.Tens
         key = corruption_key(task.name, task.version, "test", "*", "missing")
         present = drop_modalities(present, batch.row, condition.rate, key)
     with torch.no_grad():
-        return prediction(task, method(inputs, present))
+        return task.goal.prediction(method(inputs, present))
 
 
 @pytest.mark.parametrize("name", ["concat", "early", "unimodal"])

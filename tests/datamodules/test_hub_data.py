@@ -23,7 +23,6 @@ from datamodules.rows.words import build_vocabulary, split_words
 from datamodules.sources import image_table
 from datamodules.sources.image_table import ImageFiles, ImageTable, decode
 from datamodules.spec import Modality, Task
-from methods.metrics import evaluate, ranks, trivial_score
 from methods.parts.encoders import build_encoder
 from tests.datamodules.miniatures import captions, look, make_image_folder, make_karpathy, paint
 
@@ -267,7 +266,7 @@ def test_recall_with_five_captions_is_that_of_the_literature() -> None:
     image = images[target]
     text = image + 1.5 * torch.randn(150, 6, generator=generator)
     predicted = torch.nn.functional.normalize(torch.stack([image, text], dim=1), dim=-1)
-    metrics = evaluate(task, predicted, target)
+    metrics = task.goal.evaluate(predicted, target)
     for k in (1, 5, 10):
         by_image, by_text = naive(predicted, target, k)
         assert metrics[f"recall_at_{k}_image_to_text"] == pytest.approx(by_image)
@@ -275,18 +274,18 @@ def test_recall_with_five_captions_is_that_of_the_literature() -> None:
         assert metrics[f"recall_at_{k}"] == pytest.approx((by_image + by_text) / 2)
     assert 0.1 < metrics["recall_at_1"] < 0.9
     # Without knowing that five rows share an image, its five copies would fill the first places.
-    blind = evaluate(Task("t", "1", modalities, "pairs", 0), predicted, target)
+    blind = Task("t", "1", modalities, "pairs", 0).goal.evaluate(predicted, target)
     assert blind["recall_at_5_text_to_image"] < metrics["recall_at_5_text_to_image"]
-    assert ranks(task, predicted, target).shape == (150, 2)
+    assert task.goal.kept(predicted, target).shape == (150, 2)
 
 
 def test_chance_is_one_image_or_five_captions() -> None:
     modalities = (Modality("image", "vector", (6,)), Modality("text", "vector", (6,)))
     target = torch.arange(20).repeat_interleave(5)
-    assert trivial_score(Task("t", "1", modalities, "pairs", 0, shared=("image",)), target, target) == pytest.approx(
+    assert Task("t", "1", modalities, "pairs", 0, shared=("image",)).goal.trivial(target, target) == pytest.approx(
         1 / 20
     )
-    assert trivial_score(Task("t", "1", modalities, "pairs", 0), torch.arange(20), torch.arange(20)) == pytest.approx(
+    assert Task("t", "1", modalities, "pairs", 0).goal.trivial(torch.arange(20), torch.arange(20)) == pytest.approx(
         1 / 20
     )
 

@@ -18,7 +18,6 @@ from datamodules.inshop import Inshop
 from datamodules.sop import Sop
 from datamodules.spec import Modality, Task
 from leaderboard.store import Store
-from methods.metrics import evaluate, ranks, trivial_score
 
 
 @pytest.fixture
@@ -171,7 +170,7 @@ def test_expected_counts(cls, expected):
 def test_recall_at_the_published_ks(name, ks, root):
     data = load(name, root)
     test = data.splits["test"]
-    found = evaluate(data.task, torch.eye(8)[: len(test.target)], test.target, test.gallery)
+    found = data.task.goal.evaluate(torch.eye(8)[: len(test.target)], test.target, test.gallery)
     assert {key for key in found if key.startswith("recall")} == {f"recall_at_{k}" for k in ks}
 
 
@@ -186,13 +185,13 @@ def test_queries_of_inshop_are_answered_by_the_gallery_alone(root):
     assert gallery.tolist() == [False, True, False, True, True]
     # Both queries look alike; their nearest neighbour is the other query, then item 8's first gallery photo.
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [1.0, 0.3], [-1.0, 0.0]])
-    assert ranks(data.task, x, target, gallery).tolist() == [2, -1, 1, -1, -1]
-    found = evaluate(data.task, x, target, gallery)
+    assert data.task.goal.kept(x, target, gallery).tolist() == [2, -1, 1, -1, -1]
+    found = data.task.goal.evaluate(x, target, gallery)
     assert found["recall_at_1"] == 0.5
     assert found["recall_at_10"] == 1
-    assert ranks(data.task, x, target).tolist() != [2, -1, 1, -1, -1]
+    assert data.task.goal.kept(x, target).tolist() != [2, -1, 1, -1, -1]
     # A random gallery of three has one photo of the first query's item and two of the second's.
-    assert trivial_score(data.task, splits["train"].target, target, gallery) == pytest.approx((1 / 3 + 2 / 3) / 2)
+    assert data.task.goal.trivial(splits["train"].target, target, gallery) == pytest.approx((1 / 3 + 2 / 3) / 2)
     assert data.fingerprint() != _without_gallery(data).fingerprint()
 
 
@@ -216,8 +215,8 @@ def test_a_gallery_is_ranked_as_a_loop_would(monkeypatch):
         expected.append(-1 if gallery[i] or not len(right) else int(right[0]) + 1)
     assert -1 in [e for e, g in zip(expected, gallery.tolist(), strict=True) if not g]
     for similarities in (1, 100, 2**22):
-        monkeypatch.setattr("methods.metrics.SIMILARITIES", similarities)
-        assert ranks(task, x, target, gallery).tolist() == expected
+        monkeypatch.setattr("datamodules.targets.retrieval.SIMILARITIES", similarities)
+        assert task.goal.kept(x, target, gallery).tolist() == expected
 
 
 def test_no_more_similarities_are_alive_than_allowed(monkeypatch):
@@ -227,12 +226,12 @@ def test_no_more_similarities_are_alive_than_allowed(monkeypatch):
         sizes.append(chunk * len(gallery))
         return torch.zeros(len(queries), dtype=torch.long)
 
-    monkeypatch.setattr("methods.metrics.first_positive_rank", spy)
+    monkeypatch.setattr("datamodules.targets.retrieval.first_positive_rank", spy)
     task = Task("toy", "1", (Modality("a", "vector", (4,)), Modality("b", "vector", (4,))), "retrieval", 3)
     rows = torch.zeros(60_502, 2)
     target, half = torch.zeros(60_502, dtype=torch.long), torch.arange(60_502) % 2 == 0
     for gallery in (None, half):
-        ranks(task, rows, target, gallery)
+        task.goal.kept(rows, target, gallery)
     assert len(sizes) == 2
     assert max(sizes) <= 2**22
 

@@ -14,10 +14,9 @@ from benchmark.conformance import check_dataset
 from benchmark.conformance.methods import RECIPE
 from benchmark.evaluate import sweep
 from datamodules.sources.vqa_answers import answer_scores, normalise, official_accuracy
+from datamodules.spec import Modality, Task
 from datamodules.vqa2 import Vqa2, read_questions
 from leaderboard import scores
-from methods.metrics import evaluate, task_loss, trivial_score
-from methods.parts.vqa_accuracy import answer_loss, vqa_accuracy
 from methods.registry import methods
 from tests.datamodules.miniatures import make_vqa2
 
@@ -125,15 +124,16 @@ def random_targets(rows: int, answers: int) -> tuple[torch.Tensor, torch.Tensor]
 
 def test_the_sparse_loss_and_accuracy_are_the_dense_ones() -> None:
     sparse, dense = random_targets(50, 7)
+    goal = Task("t", "1", (Modality("a", "vector", (2,)), Modality("b", "vector", (2,))), "answers", 7).goal
     logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(4), requires_grad=True)
     expected = F.binary_cross_entropy_with_logits(logits, dense, reduction="none").sum(dim=1).mean()
-    torch.testing.assert_close(answer_loss(logits, sparse), expected)
-    (ours,) = torch.autograd.grad(answer_loss(logits, sparse), logits)
+    torch.testing.assert_close(goal.loss(logits, sparse), expected)
+    (ours,) = torch.autograd.grad(goal.loss(logits, sparse), logits)
     (theirs,) = torch.autograd.grad(expected, logits)
     torch.testing.assert_close(ours, theirs)
     predicted = logits.argmax(dim=1)
     right = dense.gather(1, predicted.unsqueeze(1)).mean()
-    assert float(vqa_accuracy(predicted, sparse)) == pytest.approx(float(right))
+    assert goal.scores(predicted, sparse)["vqa_accuracy"] == pytest.approx(float(right))
     assert float(scores.score("vqa_accuracy", sparse.numpy(), predicted.numpy())) == pytest.approx(float(right))
     each = scores.contributions("vqa_accuracy", sparse.numpy(), predicted.numpy())
     np.testing.assert_allclose(each, dense.gather(1, predicted.unsqueeze(1))[:, 0], atol=1e-6)
@@ -143,10 +143,10 @@ def test_the_trivial_answer_and_the_perfect_one(folder: Path) -> None:
     data = Small()
     train, test = (data.splits[name].target for name in ("train", "test"))
     best = test[:, 0].gather(1, test[:, 1].argmax(dim=1, keepdim=True))[:, 0]
-    assert evaluate(data.task, best, test)["vqa_accuracy"] == pytest.approx(1.0)
-    constant = max(evaluate(data.task, torch.full((48,), i), test)["vqa_accuracy"] for i in range(7))
-    assert trivial_score(data.task, train, test) == pytest.approx(constant)
-    assert torch.isfinite(task_loss(data.task, torch.zeros(48, 7), test))
+    assert data.task.goal.evaluate(best, test)["vqa_accuracy"] == pytest.approx(1.0)
+    constant = max(data.task.goal.evaluate(torch.full((48,), i), test)["vqa_accuracy"] for i in range(7))
+    assert data.task.goal.trivial(train, test) == pytest.approx(constant)
+    assert torch.isfinite(data.task.goal.loss(torch.zeros(48, 7), test))
 
 
 def test_question_types_are_scored_on_their_own(folder: Path) -> None:

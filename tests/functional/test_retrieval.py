@@ -10,8 +10,8 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 from torch import Tensor
 
+from datamodules.targets.ranking import first_positive_rank
 from methods.functional.retrieval import (
-    first_positive_rank,
     recall_at_k,
     recall_between,
     recall_hits,

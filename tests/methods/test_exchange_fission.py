@@ -16,7 +16,6 @@ from methods.channel_exchange import PrivateNorm, draw, swap
 from methods.factorized import Latents, match_prior, some_hidden
 from methods.functional.exchange import exchange_channels
 from methods.functional.fission import orthogonality
-from methods.metrics import task_loss
 
 ROWS, WIDTH = 6, 12
 
@@ -209,8 +208,8 @@ def test_ensemble_weights_learn_from_the_ensemble_alone() -> None:
     out = run(method, batch)
     terms = method.losses(out, batch)
     decisions = method.predict(out.z)
-    assert torch.allclose(terms["m1"], task_loss(task, decisions[:, 1], batch.target))
-    assert torch.allclose(terms["ensemble"], task_loss(task, out.logits, batch.target), atol=1e-6)
+    assert torch.allclose(terms["m1"], task.goal.loss(decisions[:, 1], batch.target))
+    assert torch.allclose(terms["ensemble"], task.goal.loss(out.logits, batch.target), atol=1e-6)
     learned = [p for p in method.parameters() if p is not method.alpha]
     gradients = torch.autograd.grad(terms["ensemble"], [method.alpha, *learned], allow_unused=True, retain_graph=True)
     assert gradients[0] is not None and all(g is None for g in gradients[1:])

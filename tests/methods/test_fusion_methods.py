@@ -13,7 +13,6 @@ from methods import Method, Output, Recipe, methods
 from methods.functional import fusion
 from methods.gated import Gated, straight_through
 from methods.low_rank import LowRank
-from methods.metrics import task_loss
 from methods.polynomial import Polynomial
 from methods.tensor import TensorFusion
 
@@ -356,7 +355,7 @@ def test_hard_gates_train_on_the_exact_expected_loss(target: str):
     for b in range(8):
         probability = method.gate_logits(z)[b].masked_fill(~present[b], -torch.inf).softmax(0)
         for m in range(3):
-            row = task_loss(method.task, method.predict(z[b : b + 1, m]), batch.target[b : b + 1])
+            row = method.task.goal.loss(method.predict(z[b : b + 1, m]), batch.target[b : b + 1])
             expected = expected + probability[m] * row / 8
     torch.testing.assert_close(loss, expected)
     loss.backward()

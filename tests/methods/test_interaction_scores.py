@@ -15,7 +15,6 @@ from datamodules.base import Batches
 from datamodules.interactions import Interaction
 from datamodules.registry import datasets
 from methods import Recipe, methods
-from methods.metrics import evaluate, prediction
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +39,9 @@ def accuracy(dataset: str, name: str, fresh: int = 0, **options: Any) -> tuple[f
     with torch.no_grad():
         split = datamodule.draw(3, fresh) if fresh else datamodule.splits["test"]
         batches = list(Batches(split, task.names, 2000))
-        predicted = torch.cat([prediction(task, method(b.inputs, b.present)) for b in batches])
+        predicted = torch.cat([task.goal.prediction(method(b.inputs, b.present)) for b in batches])
     assert task.bayes is not None
-    return evaluate(task, predicted, torch.cat([b.target for b in batches]))[task.metric], task.bayes
+    return task.goal.evaluate(predicted, torch.cat([b.target for b in batches]))[task.metric], task.bayes
 
 
 @pytest.mark.parametrize(
