@@ -60,7 +60,7 @@ def protocol_digest(datamodule: DataModule) -> str:
     return _join(
         [
             *(_read(path, _changed(path))[0] for path in map(_path, PROTOCOL)),
-            *(_digest(type(part), _DATASETS) for part in (datamodule, *inner)),
+            *(_digest(type(part), _DATASETS) for part in (datamodule, *inner, datamodule.task.goal)),
         ]
     )
 

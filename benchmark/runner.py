@@ -27,7 +27,6 @@ from datamodules.base import DataModule
 from leaderboard.record import SCHEMA, Cell, Failure, Record, finite
 from leaderboard.store import Store
 from methods.base import Method
-from methods.metrics import trivial_score
 from methods.registry import methods
 
 _loaded: OrderedDict[str, DataModule] = OrderedDict()
@@ -127,7 +126,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         cell=cell,
         status="ok",
         schema=SCHEMA,
-        trivial=trivial_score(task, splits["train"].target, splits["test"].target, splits["test"].gallery),
+        trivial=task.goal.trivial(splits["train"].target, splits["test"].target, splits["test"].gallery),
         rows=len(splits["test"].target),
         conditions=swept.conditions,
         summary=finite(summary),

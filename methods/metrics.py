@@ -17,11 +17,6 @@ def higher_is_better(metric: str) -> bool:
     return metric not in LOWER_IS_BETTER
 
 
-def trivial_score(task: Task, train: Tensor, test: Tensor, gallery: Tensor | None = None) -> float:
-    """The score, on the test split, of who never looks at the inputs."""
-    return task.goal.trivial(train, test, gallery)
-
-
 class SplitScore(Metric):
     """Score and mean loss of a whole split, over all devices: never a mean of batch scores."""
 

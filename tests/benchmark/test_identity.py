@@ -25,6 +25,7 @@ NEW_CELL = (
     "methods/parts/encoders.py",
     "datamodules/base.py",
     "datamodules/digit_halves.py",
+    "datamodules/targets/multiclass.py",
 )
 SAME_CELL = (
     "benchmark/cli.py",
@@ -34,6 +35,7 @@ SAME_CELL = (
     "datamodules/registry.py",
     "datamodules/encoders/features.py",
     "datamodules/shapes_count.py",
+    "datamodules/targets/pairs.py",
     "methods/concat.py",
     "methods/functional/energy.py",
     "leaderboard/page/__init__.py",
