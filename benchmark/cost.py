@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from datamodules.base import DataModule
+from datamodules.base import Batches
 from methods.base import Method
 
 
@@ -41,9 +41,8 @@ def trainable(method: Method) -> int:
     return sum(p.numel() for p in fitted.values() if p.requires_grad)
 
 
-def latency(method: Method, datamodule: DataModule, device: torch.device) -> dict[str, float]:
+def latency(method: Method, rows: Batches, device: torch.device) -> dict[str, float]:
     """Of a clean forward pass: FLOPs per row; milliseconds at batch 1 and 64, median and 95th percentile of 20."""
-    rows = datamodule.ordered("test")
     found: dict[str, float] = {}
     with torch.inference_mode():
         for size in (1, 64):

@@ -105,10 +105,10 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     method = build_method(cell.method, cell.options, task, cell.recipe)
     trained = _train(cell, method, datamodule, options, log)
     started = time.perf_counter()
-    swept = sweep(method, datamodule, cell.conditions, device)
+    swept = sweep(method, datamodule, cell.conditions, device, cell.split)
     ended = time.perf_counter()
     summary = method.summary(
-        Encodings(method, datamodule.ordered("train"), device), Encodings(method, datamodule.ordered("test"), device)
+        *(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split))
     )
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
@@ -117,17 +117,17 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         "sweep_seconds": ended - started,
         "devices": float(options.devices),
         "peak_memory_mb": max(peak(device), trained.peak_mb),
-        **latency(method, datamodule, device),
+        **latency(method, datamodule.ordered(cell.split), device),
     }
-    splits = datamodule.splits
+    train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
     notes = [*getattr(datamodule, "notes", ()), *distributed.notes(method, options)]
     record = Record(
         cell=cell,
         status="ok",
         schema=SCHEMA,
-        trivial=task.goal.trivial(splits["train"].target, splits["test"].target, splits["test"].gallery),
-        rows=len(splits["test"].target),
+        trivial=task.goal.trivial(train.target, measured.target, measured.gallery),
+        rows=len(measured.target),
         conditions=swept.conditions,
         summary=finite(summary),
         training=trained.stages,

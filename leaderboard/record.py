@@ -71,6 +71,19 @@ class Measured(Condition, frozen=True, kw_only=True):
     diagnostics: Numbers = {}
 
 
+class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a cell came to its values: the trial that was chosen, and the validation scores of all of them.
+
+    Attributes:
+        digest: Of all choices that were made together.
+        scores: None for a trial that failed.
+    """
+
+    digest: str
+    trial: Natural
+    scores: tuple[float | None, ...]
+
+
 class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """One run: a method on a dataset with a seed, completely described by plain data.
 
@@ -82,6 +95,8 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
         trainer: Precision, which decides numbers, and devices, which must not.
         metric: Name of the score; `bayes` is its optimum, when it is known.
         parameters: Of the method.
+        split: What is measured: the test rows, or the validation rows, as trials are.
+        tuning: None at the values a matrix gives: the setting `default` of a board.
         source: Digest of the method's own code.
         protocol: Digest of the code that trains and scores all methods alike, and of the dataset's.
     """
@@ -107,6 +122,8 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
     parameters: Natural
     source: str
     protocol: str
+    split: Literal["test", "val"] = "test"
+    tuning: Tuning | None = None
 
     def __post_init__(self) -> None:
         # Here and not when asked for, because a copy of the cell with another seed would keep what is cached.
