@@ -68,6 +68,7 @@ class Gathered:
         return torch.Size((len(self.index), *self.values.shape[1:]))
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        rows = rows.cpu() if isinstance(rows, Tensor) else rows  # of a batch on another device
         return self.prepare(self.values[self.index[rows]].float())
 
     def select(self, rows: Tensor) -> Self:

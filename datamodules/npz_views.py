@@ -13,7 +13,7 @@ from torch import Tensor
 from datamodules.base import SPLITS, Gathered, Split, SplitName
 from datamodules.bases.user_views import UserTarget, UserViews
 from datamodules.registry import register
-from datamodules.rows.standardise import merged_moments
+from datamodules.rows.standardise import Doubles, merged_moments
 from datamodules.rows.user_split import class_numbers
 from datamodules.sources.array_file import Array, ArrayFile
 from datamodules.spec import Kind, Modality, Task
@@ -56,8 +56,8 @@ class NpzViews(UserViews):
         title: str = "",
     ) -> None:
         super().__init__(file=file, task=task, metric=metric, split=split, group=group, title=title)
-        named = isinstance(modalities, Mapping)
-        self.kinds: dict[str, Kind | None] = {name: modalities[name] if named else None for name in modalities}
+        self.kinds: Mapping[str, Kind | None]
+        self.kinds = modalities if isinstance(modalities, Mapping) else dict.fromkeys(modalities)
         self.target = target
 
     def describe(self) -> Task:
@@ -142,7 +142,7 @@ class NpzViews(UserViews):
         return _text(x)
 
 
-def channel_moments(x: Array, rows: NDArray[np.int64], kind: Kind) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def channel_moments(x: Array, rows: NDArray[np.int64], kind: Kind) -> tuple[Doubles, Doubles]:
     """Mean and deviation of the training rows, per feature of a vector, per channel of a sequence or an image.
 
     Shaped to broadcast over a row. Looks at a block of rows at a time.

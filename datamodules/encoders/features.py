@@ -245,7 +245,7 @@ class Features(DataModule):
         )
 
     @cached_property
-    def _contents(self) -> dict[tuple[SplitName, str], str]:
+    def _contents(self) -> dict[tuple[str, str], str]:
         """Hash of the rows of each encoded modality."""
         raw = {(split, name): self.base.splits[split].inputs[name] for split in SPLITS for name in self.encoders}
         return {key: hash_tensor(x) if isinstance(x, Tensor) else x.fingerprint() for key, x in raw.items()}

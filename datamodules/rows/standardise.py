@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 _DIGITS = 6
 
 Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
 
 
-def moments(train: Floats) -> tuple[Floats, Floats]:
+def moments(train: Floats) -> tuple[Doubles, Doubles]:
     """Mean and standard deviation of each feature over the first axis of training rows; a constant feature has 1."""
     return merged_moments([train])
 
 
-def merged_moments(blocks: Iterable[Floats]) -> tuple[Floats, Floats]:
+def merged_moments(blocks: Iterable[Floats]) -> tuple[Doubles, Doubles]:
     """`moments` of rows that come in blocks, each `[rows, ...]` and read once (Chan, Golub and LeVeque, 1979)."""
     count, mean, squares = 0, np.zeros(()), np.zeros(())
     for block in filter(len, blocks):
@@ -43,6 +44,6 @@ def standardise_by(train: NDArray[Any], x: Floats) -> NDArray[np.float32]:
     return standardise(x, *moments(x[train]))
 
 
-def _significant(x: Floats) -> Floats:
+def _significant(x: Doubles) -> Doubles:
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-30))))
     return np.round(x * scale) / scale

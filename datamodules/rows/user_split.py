@@ -15,7 +15,7 @@ _WORDS: dict[SplitName, tuple[str, ...]] = {
     "val": ("val", "validation", "valid", "dev"),
     "test": ("test", "testing"),
 }
-MEANT = {word: split for split, words in _WORDS.items() for word in words}
+MEANT: dict[str, SplitName] = {word: split for split, words in _WORDS.items() for word in words}
 
 
 def class_numbers(labels: NDArray[np.str_]) -> tuple[Integers, tuple[str, ...]]:

