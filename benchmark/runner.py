@@ -107,9 +107,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     started = time.perf_counter()
     swept = sweep(method, datamodule, cell.conditions, device, cell.split)
     ended = time.perf_counter()
-    summary = method.summary(
-        *(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split))
-    )
+    summary = method.summary(*(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split)))
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
         "trainable_parameters": float(trainable(method)),
@@ -121,7 +119,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     }
     train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
-    notes = [*getattr(datamodule, "notes", ()), *distributed.notes(method, options)]
+    notes = [*datamodule.notes, *distributed.notes(method, options)]
     record = Record(
         cell=cell,
         status="ok",
@@ -132,7 +130,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         summary=finite(summary),
         training=trained.stages,
         cost=finite(cost),
-        provenance={**provenance(cell), "dataset_hash": _fingerprint(datamodule), "notes": notes},
+        provenance={**provenance(cell), "dataset_hash": datamodule.content_hash, "notes": notes},
     )
     buffer = io.BytesIO()
     torch.save({name: value.cpu() for name, value in method.state_dict().items()}, buffer)
@@ -173,10 +171,3 @@ def _check_code(cell: Cell, datamodule: DataModule) -> None:
     changed = [what for what, (here, planned) in now.items() if here != planned]
     if changed:
         raise CodeChanged(f"{' and '.join(changed)} changed after the plan was made: run the command again")
-
-
-def _fingerprint(datamodule: DataModule) -> str:
-    """The hash of the rows, computed once for as long as they are loaded."""
-    if not hasattr(datamodule, "_fingerprint"):
-        datamodule._fingerprint = datamodule.fingerprint()  # pyright: ignore[reportAttributeAccessIssue]
-    return datamodule._fingerprint  # pyright: ignore[reportAttributeAccessIssue]

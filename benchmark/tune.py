@@ -130,7 +130,9 @@ def read(path: Path) -> Tuned:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} is no file of `polymodal tune`: {error}") from None
     if tuned.digest != digest:
-        raise UsageError(f"{path} was changed after `polymodal tune` wrote it: tune again, or write a matrix of your own")
+        raise UsageError(
+            f"{path} was changed after `polymodal tune` wrote it: tune again, or write a matrix of your own"
+        )
     return tuned
 
 

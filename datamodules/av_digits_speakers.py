@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from datamodules.av_digits import AvDigits
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.registry import register
 from datamodules.rows.fixed_order import fixed_order, pair_by_class
 from datamodules.rows.standardise import moments, standardise
-from datamodules.sources.data_folder import data_folder
+from datamodules.sources.folders import data_folder
 from datamodules.sources.fsdd import list_recordings, log_mel, parse_wave
 from datamodules.sources.mnist import as_input, mnist
 from datamodules.spec import Modality, Task
@@ -38,25 +38,9 @@ class AvDigitsSpeakers(DataModule):
     """
 
     version = "1"
-    sha256 = "d489339bec95b9bdd1f6e2bb72b9a44949d2d8e5569fefa829c65e5ee5584341"
-    licence = "MNIST: LeCun, Cortes and Burges; Free Spoken Digit Dataset: CC BY-SA 4.0"
-    citation = (
-        "Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based learning applied to document recognition, "
-        "Proc. IEEE 86 (1998); Z. Jackson et al., Free Spoken Digit Dataset (2018)."
-    )
+    sha256 = "3e90b1f3bb5b259bc636ae1dc080800b91e57910c7e49f2d1772fdec25fac1d7"
+    licence, citation = AvDigits.licence, AvDigits.citation
     source = "folders: fsdd/recordings/*.wav and MNIST/raw"
-    scores: ClassVar[dict[str, float]] = {
-        "unimodal[audio]": 0.732,
-        "unimodal[image]": 0.889,
-        "concat": 0.804,
-        "late": 0.959,
-    }
-    measured = (
-        "2026-11-16, mean test accuracy of 3 seeds: polymodal run --methods unimodal,concat,late "
-        "--datasets av_digits_speakers --seeds 3, recipe width 64, epochs 20, batch_size 64, "
-        "lr 0.003, patience 6; "
-        "before the encoders' convolutions were drawn for ReLUs"
-    )
 
     def describe(self) -> Task:
         modalities = (
@@ -111,5 +95,5 @@ def _read_spectra(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.int64],
     speaker = np.array([spoken.speaker for spoken in recordings])
     known = {name for speakers in SPEAKERS.values() for name in speakers}
     if set(speaker.tolist()) != known:
-        raise ValueError(f"Expected recordings of {sorted(known)} in {folder}, but got {sorted(set(speaker.tolist()))}")
+        raise ValueError(f"{folder} must hold recordings of {sorted(known)}, got {sorted(set(speaker.tolist()))}")
     return np.stack(spectra), digit, speaker

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args
 
 import torch
 import torch.distributed as dist
@@ -16,39 +17,15 @@ from torch import Tensor
 from datamodules.options import check
 from datamodules.spec import Batch, Task
 
+if TYPE_CHECKING:
+    from datamodules.sources.wheels import Wheel
+
 SplitName = Literal["train", "val", "test"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 
 
-class Gathered:
-    """A modality whose rows share values (many questions about one image): row i is `values[index[i]] * scale + shift`,
-    as float.
-
-    Kept small (uint8, one copy of each image) or on disk (memory-mapped), and expanded a batch at a time. Indexed like
-    the tensor it stands for.
-    """
-
-    def __init__(self, values: Tensor, index: Tensor, scale: float | Tensor = 1.0, shift: Tensor | None = None) -> None:
-        self.values = values
-        self.index = index
-        self.scale = scale
-        self.shift = shift
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the tensor it stands for."""
-        return torch.Size((len(self.index), *self.values.shape[1:]))
-
-    def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        x = self.values[self.index[rows]].float().mul_(self.scale)
-        return x if self.shift is None else x.add_(self.shift)
-
-
-@runtime_checkable
 class Stored(Protocol):
-    """A modality whose rows are read where they are stored (features in a file, images in a folder), as asked for.
+    """A modality whose rows are read where they are stored, as asked for; `Gathered` is ours.
 
     Indexed by a slice or a tensor of rows like the tensor it stands for; `fingerprint` is a hash of its content.
     """
@@ -61,6 +38,56 @@ class Stored(Protocol):
     def __getitem__(self, rows: Tensor | slice) -> Tensor: ...
 
     def fingerprint(self) -> str: ...
+
+
+class Gathered:
+    """A modality whose rows share values (many questions about one image): row i is `prepare(values[index[i]])`.
+
+    Kept small (uint8, one copy of each image) or on disk (memory-mapped), and expanded a batch at a time.
+
+    Args:
+        scale: Of the values, as float; `shift` is added to the product.
+        content: Hash of the values where it is known without reading them (a table of the cache).
+    """
+
+    def __init__(
+        self, values: Tensor, index: Tensor, scale: float | Tensor = 1.0, shift: Tensor | None = None, content: str = ""
+    ) -> None:
+        self.values = values
+        self.index = index
+        self.scale = scale
+        self.shift = shift
+        self.content = content
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the tensor it stands for."""
+        return torch.Size((len(self.index), *self.values.shape[1:]))
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        rows = rows.cpu() if isinstance(rows, Tensor) else rows  # of a batch on another device
+        return self.prepare(self.values[self.index[rows]].float())
+
+    def select(self, rows: Tensor) -> Self:
+        """Some of the rows, kept as all of them are."""
+        chosen = copy.copy(self)
+        chosen.index = self.index[rows]
+        return chosen
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """What a method sees of some values; `x` is a copy."""
+        x = x.mul_(self.scale)
+        return x if self.shift is None else x.add_(self.shift)
+
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the rows."""
+        digest = hashlib.sha256((self.content or hash_tensor(self.values)).encode())
+        for part in (self.index, torch.as_tensor(self.scale), self.shift):
+            digest.update(b"" if part is None else hash_tensor(part).encode())
+        return digest.hexdigest()
 
 
 class Split(NamedTuple):
@@ -85,7 +112,7 @@ class Split(NamedTuple):
 
 
 class Batches:
-    """Iterable over a split by index: no per-sample Python, no collation, no worker processes (design.md, section 7).
+    """Iterable over a split by index: no per-sample Python, no collation, no worker processes.
 
     In a distributed run each rank takes its share of every shuffled global batch, so the global batch, and with it the
     sum of gradients, does not depend on the number of devices. In order, every rank sees the whole split, unless
@@ -169,6 +196,9 @@ class DataModule(LightningDataModule, ABC):
         citation: Whom to cite.
         source: Where the rows come from.
         sha256: Fingerprint of the default rows: a change without a new `version` is an error of the contract.
+        wheels: That the rows are read out of, if any.
+        scores: Measured test scores of a few methods on the default rows; not those of a subclass.
+        measured: When and how `scores` were measured.
         batch_size: Global batch size; set from the recipe by the runner.
         seed: Of the order of the training rows; derived from (dataset, seed) by the runner, never from the method.
     """
@@ -178,6 +208,9 @@ class DataModule(LightningDataModule, ABC):
     citation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     sha256: ClassVar[str] = ""
+    wheels: ClassVar[tuple[Wheel, ...]] = ()
+    scores: ClassVar[Mapping[str, float]] = {}
+    measured: ClassVar[str] = ""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         check(cls, options)  # here, so that no dataset has to
@@ -210,6 +243,11 @@ class DataModule(LightningDataModule, ABC):
     def raw(self) -> Task:
         """The task whose modalities corruptions befall; another than `task` where features stand in for inputs."""
         return self.task
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a result must know about the rows: what is odd about the user's files."""
+        return ()
 
     @property
     def suffix(self) -> str:
@@ -255,27 +293,37 @@ class DataModule(LightningDataModule, ABC):
         """The rows of a split in order, in batches large enough that nothing is paid per batch."""
         return Batches(self.splits[split], self.task.names, max(self.batch_size, 256), share=share)
 
+    @cached_property
+    def content_hash(self) -> str:
+        """The fingerprint, computed once for as long as the rows are loaded."""
+        return self.fingerprint()
+
     def fingerprint(self) -> str:
-        """SHA-256 of every tensor of every split."""
+        """SHA-256 of everything in every split."""
         digest = hashlib.sha256()
-        for name in ("train", "val", "test"):
+        for name in SPLITS:
             split = self.splits[name]
-            parts = [*sorted(split.inputs.items()), ("target", split.target), ("present", split.present),
-                     ("gallery", split.gallery)]  # fmt: skip
-            for key, value in [stored for part in parts for stored in _stored(*part)]:
-                if isinstance(value, Stored):
-                    digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.fingerprint()}".encode())
-                elif value is not None:
+            parts = {key: split.inputs[key] for key in sorted(split.inputs)}
+            parts |= {"target": split.target, "present": split.present, "gallery": split.gallery, "group": split.group}
+            for key, value in {**parts, **(split.slices or {})}.items():
+                if isinstance(value, Tensor):
                     digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.dtype}".encode())
-                    for rows in value.split(1024):  # a memory-mapped table may be larger than memory
-                        digest.update(rows.contiguous().numpy().tobytes())
+                    _update(digest, value)
+                elif value is not None:
+                    digest.update(f"{name}/{key}/{tuple(value.shape)}/{value.fingerprint()}".encode())
         return digest.hexdigest()
 
 
-def _stored(key: str, value: Tensor | Gathered | Stored | None) -> list[tuple[str, Tensor | Stored | None]]:
-    if isinstance(value, Gathered):
-        return [(f"{key}.values", value.values), (f"{key}.index", value.index)]
-    return [(key, value)]
+def hash_tensor(x: Tensor) -> str:
+    """SHA-256 of shape, type and values."""
+    digest = hashlib.sha256(f"{tuple(x.shape)}/{x.dtype}".encode())
+    _update(digest, x)
+    return digest.hexdigest()
+
+
+def _update(digest: hashlib._Hash, x: Tensor) -> None:
+    for rows in x.split(1024) if x.dim() else (x,):  # a memory-mapped table may be larger than memory
+        digest.update(rows.contiguous().numpy().tobytes())
 
 
 def _rank_and_world() -> tuple[int, int]:

@@ -19,15 +19,12 @@ class Cars(ImageRetrieval):
     class and is not used.
     """
 
+    title = "cars"
     version = "1"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "J. Krause et al., 3D Object Representations for Fine-Grained Categorization, 3dRR at ICCV (2013)."
     folders = ("cars196", "CARS196", "stanford_cars", "cars")
     expected: ClassVar[dict[str, int]] = {"train": 8054, "test": 8131}
-
-    @classmethod
-    def name(cls) -> str:
-        return "cars"
 
     def read_index(self, folder: Path) -> list[Photo]:
         from scipy.io import loadmat  # costs 0.1 s, and only this set has a MATLAB index

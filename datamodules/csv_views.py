@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from datamodules.base import DataModule, Split, SplitName
+from datamodules.base import Split, SplitName
+from datamodules.bases.user_views import UserTarget, UserViews
 from datamodules.registry import did_you_mean, register
-from datamodules.rows.standardise import moments, standardise
-from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
-from datamodules.sources.data_folder import find_data
+from datamodules.rows.standardise import standardise_by
+from datamodules.rows.user_split import class_numbers
 from datamodules.spec import Modality, Task
 
 Floats = NDArray[np.float64]
@@ -33,30 +32,23 @@ class _Table(NamedTuple):
 
 
 @register("csv_views")
-class CsvViews(DataModule):
+class CsvViews(UserViews):
     """Your CSV file: columns grouped into modalities, a target column, a fixed split.
 
     Features are standardised with the training rows' moments, and so are regression targets. A row whose cells of one
     modality are all empty lacks that modality; a row that has some of them is an error, which names it. Rows count
-    from 1, without the header.
+    without the header.
 
     Args:
         file: The table, absolute or below POLYMODAL_DATA.
         modalities: Columns of each modality: `{ profile = ["0..3"], dm = ["mean", "skew"] }`; `"a..b"` is the range
             from column a to column b. Without a header columns are called 0, 1, ...
         target: The target's column; of a multilabel task the columns of its labels, 0 or 1 each.
-        task: What the target is. Classes are numbered in order; F1 of two classes is that of the second.
-        metric: Name of the score; empty means the default of the task.
-        split: A column that says train, val or test, or three shares: then the split is stratified by class and fixed
-            by `title`.
-        group: Column with the source of each row; rows of one source stay in one split.
+        task, metric, split, group, title: As of every `UserViews`; `split` and `group` name columns.
         header: Whether the first line names the columns.
         separator: Between cells.
-        title: Of the task; empty means the name of the file.
     """
 
-    licence = "yours"
-    citation = "yours"
     source = "folder: a CSV file of yours"
 
     def __init__(
@@ -65,7 +57,7 @@ class CsvViews(DataModule):
         file: str = "",
         modalities: Mapping[str, Sequence[str]] | None = None,
         target: str | Sequence[str] = "target",
-        task: Literal["multiclass", "multilabel", "regression"] = "multiclass",
+        task: UserTarget = "multiclass",
         metric: str = "",
         split: str | Sequence[float] = (0.6, 0.2, 0.2),
         group: str = "",
@@ -73,32 +65,19 @@ class CsvViews(DataModule):
         separator: str = ",",
         title: str = "",
     ) -> None:
-        super().__init__()
-        self.file = file
+        super().__init__(file=file, task=task, metric=metric, split=split, group=group, title=title)
         self.modalities = {} if modalities is None else modalities
         self.targets = (target,) if isinstance(target, str) else tuple(target)
-        self.kind: str = task
-        self.metric = metric
-        self.split = split
-        self.group = group
         self.header = header
         self.separator = separator
-        self.title = title
         if task != "multilabel" and len(self.targets) != 1:
-            raise ValueError(f"`target` of a {task} task is one column, got {list(self.targets)}")
-
-    @property
-    def suffix(self) -> str:
-        return f"[{self.title or self._path.stem}]"
+            raise ValueError(f"`target` of a {task} task must be one column, got {list(self.targets)}")
 
     def describe(self) -> Task:
         table = self._table
-        modalities = tuple(Modality(name, "vector", (x.shape[1],)) for name, x in table.views.items())
-        outputs = len(table.names) if self.kind == "multiclass" else len(self.targets)
-        # Of the content: an edited file is another dataset, and its results are never mixed with the old ones.
-        version = hashlib.sha256(self._path.read_bytes()).hexdigest()[:12]
-        title = self.title or self._path.stem
-        return Task(title, version, modalities, self.kind, outputs, metric=self.metric, class_names=table.names)
+        modalities = [Modality(name, "vector", (x.shape[1],)) for name, x in table.views.items()]
+        version = hashlib.sha256(self.path.read_bytes()).hexdigest()[:12]
+        return self.task_of(version, modalities, table.target, table.names)
 
     def load(self) -> dict[SplitName, Split]:
         table = self._table
@@ -107,27 +86,18 @@ class CsvViews(DataModule):
             there: NDArray[np.bool_] = np.asarray(np.isfinite(x).all(axis=1))
             train = table.rows["train"][there[table.rows["train"]]]
             if not len(train):
-                raise ValueError(f"{self._path}: no training row has the modality {name!r}")
-            x = standardise(x, *moments(x[train]))
+                raise ValueError(f"{self.path}: some training row must have the modality {name!r}, and none has")
+            x = standardise_by(train, x)
             x[~there] = 0.0
             inputs[name] = torch.from_numpy(x)
             present.append(torch.from_numpy(there))
-        target = table.target
-        if self.kind == "regression":
-            target = standardise(target, *moments(target[table.rows["train"]]))
-        y, has = torch.from_numpy(target), torch.stack(present, dim=1)
-        y = y if self.kind == "multiclass" else y.float()
+        y, has = self.target_tensor(table.target, table.rows["train"]), torch.stack(present, dim=1)
         splits: dict[SplitName, Split] = {}
         for name, index in table.rows.items():
             rows = torch.from_numpy(index)
             here = None if bool(has.all()) else has[rows]
-            group = None if self._groups is None else torch.from_numpy(self._groups[index])
-            splits[name] = Split({key: x[rows] for key, x in inputs.items()}, y[rows], here, group)
+            splits[name] = Split({key: x[rows] for key, x in inputs.items()}, y[rows], here, self.group_of(index))
         return splits
-
-    @cached_property
-    def _path(self) -> Path:
-        return find_data(self.file, "`file`")
 
     @cached_property
     def _frame(self) -> pd.DataFrame:
@@ -135,34 +105,33 @@ class CsvViews(DataModule):
         labels = {*(self.targets if self.kind == "multiclass" else ()), self.group}
         labels |= {self.split} if isinstance(self.split, str) else set()
         try:
-            first = pd.read_csv(self._path, sep=self.separator, header=0 if self.header else None, nrows=1)
+            first = pd.read_csv(self.path, sep=self.separator, header=0 if self.header else None, nrows=1)
             frame = pd.read_csv(
-                self._path,
+                self.path,
                 sep=self.separator,
                 header=0 if self.header else None,
                 dtype={column: str for column in first.columns if str(column) in labels},
                 low_memory=False,
             )
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise ValueError(f"{self._path} is not a table: {str(error).strip()}") from None
+            raise ValueError(f"{self.path} must be a table: {str(error).strip()}") from None
         return frame.set_axis([str(column) for column in frame.columns], axis="columns")
 
     @cached_property
     def _table(self) -> _Table:
-        where = self._path
         if len(self.modalities) < 2:
             raise ValueError(
-                f"{where}: `modalities` must group columns into two modalities or more: "
+                f"{self.path}: `modalities` must group columns into two modalities or more: "
                 '{ a = ["x1", "x2"], b = ["y1..y9"] }'
             )
         chosen = {name: self._columns(columns) for name, columns in self.modalities.items()}
         used = [column for columns in (*chosen.values(), self.targets) for column in columns]
         if repeated := sorted({column for column in used if used.count(column) > 1}):
-            raise ValueError(f"{self._path}: column {repeated[0]!r} is used twice (two modalities, or the target)")
+            raise ValueError(f"{self.path}: column {repeated[0]!r} is used twice (two modalities, or the target)")
         views = {name: self._numbers(columns) for name, columns in chosen.items()}
         self._check_gaps(views, chosen)
         target, names = self._target()
-        return _Table(views, target, names, self._rows(target))
+        return _Table(views, target, names, self.split_rows(target))
 
     def _columns(self, wanted: Sequence[str]) -> list[str]:
         """Names of columns, with ranges written out."""
@@ -172,18 +141,18 @@ class CsvViews(DataModule):
             if dots and entry not in self._frame.columns:
                 start, stop = self._position(first), self._position(last)
                 if stop < start:
-                    raise ValueError(f"{self._path}: the range {entry!r} runs backwards")
+                    raise ValueError(f"{self.path}: a range must run forwards, got {entry!r}")
                 found += self._frame.columns[start : stop + 1].tolist()
             else:
                 found.append(self._frame.columns[self._position(str(entry))])
         if not found:
-            raise ValueError("a modality needs a column")
+            raise ValueError(f"{self.path}: each modality must have a column, got {list(wanted)}")
         return found
 
     def _position(self, column: str) -> int:
         known = self._frame.columns.tolist()
         if column not in known:
-            raise ValueError(f"{self._path} has no column {column!r}. {did_you_mean(column, known)}")
+            raise ValueError(f"{self.path} has no column {column!r}. {did_you_mean(column, known)}")
         return known.index(column)
 
     def _numbers(self, columns: Sequence[str]) -> Floats:
@@ -195,14 +164,14 @@ class CsvViews(DataModule):
             bad = cells.notna().to_numpy() & ~np.isfinite(numbers)
             if bad.any():
                 row = int(bad.argmax())
-                raise ValueError(f"{self._where(row, column)}: {_shown(cells.iloc[row])} is not a finite number")
+                raise ValueError(f"{self._where(row, column)}: must be a finite number, got {_shown(cells.iloc[row])}")
             found[:, j] = numbers
         return found
 
-    def _labels(self, column: str) -> NDArray[np.str_]:
-        cells = self._frame.iloc[:, self._position(column)]
+    def labels(self, name: str) -> NDArray[np.str_]:
+        cells = self._frame.iloc[:, self._position(name)]
         if cells.isna().any():
-            raise ValueError(f"{self._where(int(cells.isna().to_numpy().argmax()), column)} is empty")
+            raise ValueError(f"{self._where(int(cells.isna().to_numpy().argmax()), name)}: must not be empty")
         return cells.astype(str).to_numpy(dtype=np.str_)
 
     def _check_gaps(self, views: Mapping[str, Floats], chosen: Mapping[str, Sequence[str]]) -> None:
@@ -214,37 +183,23 @@ class CsvViews(DataModule):
             if partly.any():
                 row = int(partly.argmax())
                 column = chosen[name][int(empty[row].argmax())]
-                raise ValueError(f"{self._where(row, column)} is empty, but other columns of {name!r} are not")
+                raise ValueError(f"{self._where(row, column)}: must not be empty, as other columns of {name!r} are not")
             nothing &= empty.all(axis=1)
         if nothing.any():
-            raise ValueError(f"{self._path}, row {int(nothing.argmax()) + 1}: every modality is empty")
+            raise ValueError(f"{self.path}, row {int(nothing.argmax()) + 1}: every modality is empty")
 
     def _target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
         if self.kind == "multiclass":
-            return class_numbers(self._labels(self.targets[0]))
+            return class_numbers(self.labels(self.targets[0]))
         values = self._numbers(self.targets)
-        bad = np.isnan(values)
-        if self.kind == "multilabel":
-            bad = ~np.isin(values, (0.0, 1.0))
-        if bad.any():
-            row, j = (int(i[0]) for i in np.nonzero(bad))
-            expected = "0 or 1" if self.kind == "multilabel" else "a number"
-            cell = self._frame.iloc[row, self._position(self.targets[j])]
-            raise ValueError(f"{self._where(row, self.targets[j])}: expected {expected}, but got {_shown(cell)}")
+        if bad := self.first_bad(values):
+            column = self.targets[bad[1]]
+            cell = self._frame.iloc[bad[0], self._position(column)]
+            raise ValueError(f"{self._where(bad[0], column)}: must be {self.expected}, got {_shown(cell)}")
         return values, self.targets if self.kind == "multilabel" else ()
 
-    @cached_property
-    def _groups(self) -> NDArray[np.int64] | None:
-        return class_numbers(self._labels(self.group))[0] if self.group else None
-
-    def _rows(self, target: NDArray[Any]) -> dict[SplitName, NDArray[np.int64]]:
-        if isinstance(self.split, str):
-            return split_by_name(self._labels(self.split), self._groups, f"{self._path}, column {self.split!r}")
-        strata = target.astype(np.int64) if self.kind == "multiclass" else np.zeros(len(target), dtype=np.int64)
-        return split_by_shares(self.split, strata, self.title or self._path.stem, self._groups)
-
     def _where(self, row: int, column: str) -> str:
-        return f"{self._path}, row {row + 1}, column {column!r}"
+        return f"{self.path}, row {row + 1}, column {column!r}"
 
 
 def _shown(cell: object) -> str:

@@ -19,21 +19,18 @@ class Cub(ImageRetrieval):
     divides every class and is not used.
     """
 
+    title = "cub"
     version = "1"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "C. Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, CNS-TR-2011-001 (2011)."
     folders = ("CUB_200_2011", "cub", "CUB")
     expected: ClassVar[dict[str, int]] = {"train": 5864, "test": 5924}
 
-    @classmethod
-    def name(cls) -> str:
-        return "cub"
-
     def read_index(self, folder: Path) -> list[Photo]:
         paths = _table(folder / "images.txt")
         labels = _table(folder / "image_class_labels.txt")
         if paths.keys() != labels.keys():
-            raise ValueError("cub: images.txt and image_class_labels.txt do not list the same photos")
+            raise ValueError("cub: images.txt and image_class_labels.txt must list the same photos, and do not")
         return [
             Photo(f"images/{path}", int(labels[key]), "train" if int(labels[key]) <= LAST_TRAINING_CLASS else "test")
             for key, path in paths.items()

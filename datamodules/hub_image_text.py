@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from datamodules.base import SplitName
+from datamodules.base import SPLITS, SplitName
 from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
+from datamodules.options import Count
 from datamodules.registry import did_you_mean, register
 from datamodules.rows.fixed_order import Integers, split_by_class
-from datamodules.rows.user_split import MEANT, SPLITS, class_numbers
+from datamodules.rows.user_split import MEANT, class_numbers
 from datamodules.sources.hub_table import HubImages, find_folder, open_table
+from datamodules.sources.image_table import Side
 from datamodules.spec import Task
 
 if TYPE_CHECKING:
@@ -51,9 +53,7 @@ class HubImageText(ImageText):
         text_column: Text, or list of texts.
         label_column: Class; empty for none.
         group_column: Rows of one value show the same image (the first is taken) and stay in one split.
-        image_size: Side of the images.
-        length: Words of a text that are kept.
-        min_count: How often a word must be in the training texts to be learnt.
+        image_size, length, min_count: As of every `ImageText`.
     """
 
     licence = "that of the dataset you name"
@@ -70,9 +70,9 @@ class HubImageText(ImageText):
         text_column: str = "text",
         label_column: str = "",
         group_column: str = "",
-        image_size: int = 64,
-        length: int = 24,
-        min_count: int = 2,
+        image_size: Side = 64,
+        length: Count = 24,
+        min_count: Count = 2,
     ) -> None:
         super().__init__(image_size=image_size, length=length, min_count=min_count)
         self.path = path
@@ -96,7 +96,6 @@ class HubImageText(ImageText):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader of a result must know about the split."""
         published = self._published
         if len(published) == 3:
             return ()
@@ -115,7 +114,7 @@ class HubImageText(ImageText):
         for name in SPLITS:
             own = np.flatnonzero(side == name)
             if not len(own):
-                raise ValueError(f"{self.path}: the {name} split is empty")
+                raise ValueError(f"{self.path}: every split must have rows, and the {name} split has none")
             texts = [read.texts[i] for i in own]
             found[name] = ImageTextRows(texts, torch.from_numpy(read.image[own]), torch.from_numpy(target[own]))
         return found
@@ -127,7 +126,7 @@ class HubImageText(ImageText):
         known = {name: table for name, table in tables.items() if name.lower() in MEANT}
         known = known or (tables if len(tables) == 1 else {})
         if not known:
-            raise ValueError(f"{self.path}: expected splits train, validation, test, but got {', '.join(tables)}")
+            raise ValueError(f"{self.path}: the splits must be train, validation, test, got {', '.join(tables)}")
         wanted = [c for c in (self.image_column, self.text_column, self.label_column, self.group_column) if c]
         for name, table in known.items():
             for column in wanted:
@@ -145,7 +144,7 @@ class HubImageText(ImageText):
         if "test" not in found and "val" in found:
             found["test"] = found.pop("val")
         if "train" not in found:
-            raise ValueError(f"{self.path}: expected a train split, but got {', '.join(self._tables)}")
+            raise ValueError(f"{self.path}: there must be a train split, got {', '.join(self._tables)}")
         return found
 
     @cached_property
@@ -165,7 +164,7 @@ class HubImageText(ImageText):
                 group = str(cells[self.group_column][row]) if self.group_column else str(start + row)
                 position, own = first.setdefault(group, (start + row, side_of[name]))
                 if own != side_of[name]:
-                    raise ValueError(f"{where}: group {group!r} is in the {own} split too")
+                    raise ValueError(f"{where}: a group must be in one split, but {group!r} is in the {own} split too")
                 value = cells[self.text_column][row]
                 for text in value if isinstance(value, list) and value else [value]:
                     texts.append(check_text(text, f"{where}, column {self.text_column!r}"))
@@ -189,7 +188,7 @@ class HubImageText(ImageText):
         if isinstance(feature, ClassLabel) and isinstance(value, int) and 0 <= value < len(feature.names):
             return feature.names[value]
         if isinstance(feature, ClassLabel) or value is None or value == "":
-            raise ValueError(f"{where}, column {self.label_column!r}: {value!r} is no label")
+            raise ValueError(f"{where}, column {self.label_column!r}: must be a label, got {value!r}")
         return str(value)
 
     def _classes(self, labels: Any, side: Any) -> tuple[Integers, tuple[str, ...]]:

@@ -22,6 +22,7 @@ class Inshop(ImageRetrieval):
     per cell (NMI and the recalls between modalities of `skewed_mean`): they are those of all test photos.
     """
 
+    title = "inshop"
     version = "2"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "Z. Liu et al., DeepFashion: Powering Robust Clothes Recognition and Retrieval, CVPR (2016)."
@@ -29,24 +30,20 @@ class Inshop(ImageRetrieval):
     ks = (1, 10, 20, 30, 40, 50)
     expected: ClassVar[dict[str, int]] = {"train": 25882, "query": 14218, "gallery": 12612}
 
-    @classmethod
-    def name(cls) -> str:
-        return "inshop"
-
     def read_index(self, folder: Path) -> list[Photo]:
         name = "list_eval_partition.txt"
         file = folder / "Eval" / name if (folder / "Eval" / name).exists() else folder / name
         prefix = "Img/" if (folder / "Img" / "img").is_dir() else ""
         count, header, *lines = file.read_text(encoding="utf-8").splitlines()
         if header.split() != COLUMNS.split():
-            raise ValueError(f"inshop: expected the columns {COLUMNS!r} in {name}, but got {header!r}")
+            raise ValueError(f"inshop: the columns of {name} must be {COLUMNS!r}, got {header!r}")
         rows = [line.split() for line in lines if line.strip()]
         if len(rows) != int(count):
-            raise ValueError(f"inshop: {name} announces {count} photos and lists {len(rows)}: truncated?")
+            raise ValueError(f"inshop: {name} must list the {count} photos it announces, got {len(rows)}: truncated?")
         return [_photo(prefix + path, item, status) for path, item, status in rows]
 
 
 def _photo(path: str, item: str, status: str) -> Photo:
     if status not in ("train", "query", "gallery"):
-        raise ValueError(f"inshop: expected a status train, query or gallery for {path}, but got {status!r}")
+        raise ValueError(f"inshop: the status of {path} must be train, query or gallery, got {status!r}")
     return Photo(path, item, status)

@@ -1,6 +1,6 @@
 """Interaction tasks: synthetic data in which the way the modalities interact, and the best possible score, are known.
 
-The Gaussian family (spec 5.3): a hidden sign s_m reaches modality m as t_m = mu_m s_m + N(0, 1), hidden in a random
+The Gaussian family: a hidden sign s_m reaches modality m as t_m = mu_m s_m + N(0, 1), hidden in a random
 rotation of noise. Which function of the signs is the label decides what a fusion must be able to do.
 """
 
@@ -9,15 +9,21 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from msgspec import Meta
 from scipy import integrate, stats
 
 from datamodules.base import DataModule, Split, SplitName
+from datamodules.options import Count
 from datamodules.registry import register
-from datamodules.spec import Modality, Task
+from datamodules.spec import Modality, Target, Task
+
+Mu = Sequence[float]
+Rows = Annotated[int, Meta(ge=100)]
+Noise = Annotated[float, Meta(ge=0, lt=0.5)]
 
 
 def bayes_accuracy(kind: str, mu: Sequence[float], *, label_noise: float = 0.0) -> float:
@@ -30,7 +36,7 @@ def bayes_accuracy(kind: str, mu: Sequence[float], *, label_noise: float = 0.0) 
     """
     expected = {"equivalence": 1, "xor": 2, "mux": 2}.get(kind)
     if not mu or (expected and len(mu) != expected):
-        raise ValueError(f"Expected `mu` of {kind} to have {expected or 'at least one'} entries, but got {list(mu)}")
+        raise ValueError(f"`mu` of {kind} must have {expected or 'at least one'} entries, got {list(mu)}")
     p = stats.norm.cdf(np.asarray(mu, dtype=float))
     classes = 2
     match kind:
@@ -45,12 +51,12 @@ def bayes_accuracy(kind: str, mu: Sequence[float], *, label_noise: float = 0.0) 
         case "mux":
             best = p.mean()
         case _:
-            raise ValueError(f"Expected `kind` to be an interaction with a Bayes accuracy, but got {kind!r}")
+            raise ValueError(f"`kind` must be an interaction with a Bayes accuracy, got {kind!r}")
     return float(best * (1 - label_noise) + (1 - best) * label_noise / (classes - 1))
 
 
 def modulation_r2(kappa: float, sigma: float, mu: float) -> float:
-    """The best possible R^2 of y = a (1 + kappa b) + sigma e, b seen through the Gaussian channel (spec 5.3)."""
+    """The best possible R^2 of y = a (1 + kappa b) + sigma e, b seen through the Gaussian channel."""
 
     def known(n: float) -> float:
         return math.tanh(mu * (mu + n)) ** 2 * float(stats.norm.pdf(n))
@@ -74,13 +80,10 @@ class Interaction(DataModule):
     citation = "This benchmark; taxonomy of Partan and Marler, Science 283 (1999)."
     source = "generated"
     kind: ClassVar[str] = ""
+    title: ClassVar[str] = ""  # in the task's name, if it is not the kind
 
-    def __init__(self, *, mu: Sequence[float], rows: int = 20_000, dims: int = 6, label_noise: float = 0.0) -> None:
+    def __init__(self, *, mu: Sequence[float], rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__()
-        if rows < 100:
-            raise ValueError(f"Expected `rows` to be at least 100, but got {rows}")
-        if not 0 <= label_noise < 0.5:
-            raise ValueError(f"Expected `label_noise` to be in [0, 0.5), but got {label_noise}")
         self.mu = tuple(float(m) for m in mu)
         self.rows = rows
         self.dims = dims
@@ -100,10 +103,10 @@ class Interaction(DataModule):
         bayes = bayes_accuracy(self.kind, self.mu, label_noise=self.label_noise)
         return self.task_of("multiclass", self.classes, bayes)
 
-    def task_of(self, target: str, outputs: int, bayes: float) -> Task:
+    def task_of(self, target: Target, outputs: int, bayes: float) -> Task:
         """The task with this target."""
         views = tuple(Modality(name, "vector", (self.dims,)) for name in self.names)
-        return Task(f"interactions_{self.kind}", self.version, views, target, outputs, bayes=bayes)  # pyright: ignore[reportArgumentType]
+        return Task(f"interactions_{self.title or self.kind}", self.version, views, target, outputs, bayes=bayes)
 
     def load(self) -> dict[SplitName, Split]:
         sizes: dict[SplitName, int] = {"train": self.rows, "val": self.rows // 5, "test": self.rows // 2}
@@ -144,9 +147,7 @@ class Equivalence(Interaction):
 
     kind = "equivalence"
 
-    def __init__(
-        self, *, mu: Sequence[float] = (1.0,), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Mu = (1.0,), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
 
     def signals(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -161,9 +162,7 @@ class Enhancement(Interaction):
 
     kind = "enhancement"
 
-    def __init__(
-        self, *, mu: Sequence[float] = (1.0, 0.7), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Mu = (1.0, 0.7), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
 
     def signals(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -178,9 +177,7 @@ class Independence(Interaction):
 
     kind = "independence"
 
-    def __init__(
-        self, *, mu: Sequence[float] = (1.0, 0.7), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Mu = (1.0, 0.7), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
 
     @property
@@ -197,9 +194,7 @@ class Mux(Interaction):
 
     kind = "mux"
 
-    def __init__(
-        self, *, mu: Sequence[float] = (1.5, 1.0), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Mu = (1.5, 1.0), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
 
     @property
@@ -220,9 +215,7 @@ class Xor(Interaction):
 
     kind = "xor"
 
-    def __init__(
-        self, *, mu: Sequence[float] = (1.5, 1.5), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
-    ) -> None:
+    def __init__(self, *, mu: Mu = (1.5, 1.5), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
 
     def label(self, signs: np.ndarray) -> np.ndarray:
@@ -234,16 +227,12 @@ class Parity3(Xor):
     """Emergence of order three: the product of three signs, which no pair of modalities predicts."""
 
     kind = "parity"
+    title = "parity3"
 
     def __init__(
-        self, *, mu: Sequence[float] = (2.0, 2.0, 2.0), rows: int = 20_000, dims: int = 6, label_noise: float = 0.0
+        self, *, mu: Mu = (2.0, 2.0, 2.0), rows: Rows = 20_000, dims: Count = 6, label_noise: Noise = 0.0
     ) -> None:
         super().__init__(mu=mu, rows=rows, dims=dims, label_noise=label_noise)
-
-    def describe(self) -> Task:
-        bayes = bayes_accuracy("parity", self.mu, label_noise=self.label_noise)
-        views = tuple(Modality(name, "vector", (self.dims,)) for name in self.names)
-        return Task("interactions_parity3", self.version, views, "multiclass", 2, bayes=bayes)
 
 
 @register("interactions_modulation")
@@ -253,7 +242,7 @@ class Modulation(Interaction):
     kind = "modulation"
 
     def __init__(
-        self, *, mu: float = 1.5, kappa: float = 0.8, sigma: float = 0.5, rows: int = 20_000, dims: int = 6
+        self, *, mu: float = 1.5, kappa: float = 0.8, sigma: float = 0.5, rows: Rows = 20_000, dims: Count = 6
     ) -> None:
         super().__init__(mu=(1.0, mu), rows=rows, dims=dims)
         self.kappa = kappa

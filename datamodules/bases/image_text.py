@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
 from datamodules.base import DataModule, Split, SplitName
+from datamodules.options import Count
 from datamodules.rows.words import Vocabulary, build_vocabulary, split_words
-from datamodules.sources.image_table import ImageSource, ImageTable
+from datamodules.sources.image_table import ImageSource, ImageTable, Side
 from datamodules.spec import Modality
 
 
@@ -50,11 +53,8 @@ class ImageText(DataModule):
 
     text: ClassVar[str] = "text"
 
-    def __init__(self, *, image_size: int, length: int, min_count: int) -> None:
+    def __init__(self, *, image_size: Side, length: Count, min_count: Count) -> None:
         super().__init__()
-        for name, value, least in (("image_size", image_size, 8), ("length", length, 1), ("min_count", min_count, 1)):
-            if value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}")
         self.image_size = image_size
         self.length = length
         self.min_count = min_count
@@ -116,11 +116,20 @@ class ImageText(DataModule):
 
 
 def check_text(text: object, where: str) -> str:
-    """The text, if it has a word.
-
-    Raises:
-        ValueError: If it is none, or empty, naming `where`.
-    """
+    """The text, if it has a word; else an error that names `where`."""
     if not isinstance(text, str) or not split_words(text):
-        raise ValueError(f"{where}: expected a text with at least one word, but got {text!r}")
+        raise ValueError(f"{where}: the text must have at least one word, got {text!r}")
     return text
+
+
+def read_json(file: Path, key: str, what: str) -> list[Any]:
+    """The list `key` of a JSON file; `what` it is, for the error if it is not there."""
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no {file}: put {what} there")
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON (half downloaded?): {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get(key), list) or not content[key]:
+        raise ValueError(f"{file} must have a list `{key}` with something in it")
+    return content[key]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from datamodules.encoders import weights
-from datamodules.encoders.pretrained import EncoderName, clip_parts, close_names, find_weights
+from datamodules.encoders.base import EncoderName, close_names
 
 
 def clip_source(name: EncoderName) -> str:
@@ -19,7 +19,7 @@ def clip_source(name: EncoderName) -> str:
         return f"local-dir:{folder}"
     import open_clip
 
-    model, _ = clip_parts(name)
+    model, _ = name.parts
     if model not in open_clip.list_models():
         raise ValueError(f"open_clip has no model {model!r}{close_names(model, open_clip.list_models())}")
     return model
@@ -30,8 +30,8 @@ def load_clip(name: EncoderName, load: bool) -> tuple[Any, dict[str, Any]]:
     import open_clip
 
     source = clip_source(name)
-    published = open_clip.get_pretrained_cfg(*clip_parts(name))
-    path = find_weights(name) if load else None
+    published = open_clip.get_pretrained_cfg(*name.parts)
+    path = weights.find_weights(name) if load else None
     disabled = logging.root.manager.disable
     if not load:
         logging.disable(logging.WARNING)  # a sketch has no weights, and need not say so

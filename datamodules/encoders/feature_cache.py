@@ -1,8 +1,7 @@
 """Tables of features on disk: computed once by whoever comes first, read by every process through memory maps.
 
-A table is a folder named by the hash of everything that decides its content. It is written chunk by chunk under a
-provisional name, with a note of how far it got, so that a killed job goes on where it was; it gets its final name
-when it is whole. The folder's lock is exclusive while a table is made or deleted and shared for as long as it is read.
+A table is a folder named by the hash of everything that decides its content. A killed job goes on where it was. The
+folder's lock is exclusive while a table is made or deleted and shared for as long as it is read.
 """
 
 from __future__ import annotations
@@ -23,21 +22,15 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.sources.cache_folder import cache_folder
+from datamodules.sources.files import write_rows, write_whole
+from datamodules.sources.folders import cache_folder
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 CHUNK = 256  # rows between two notes of progress
 DEFAULT_GB = 50.0
-_FINAL, _PARTIAL, _PROGRESS, _ABOUT, _INDEX, _MOMENTS = (
-    "features.npy",
-    "partial.npy",
-    "progress.json",
-    "about.json",
-    "index.npy",
-    "moments.npy",
-)
+_FINAL, _ABOUT, _INDEX, _MOMENTS = "features.npy", "about.json", "index.npy", "moments.npy"
 
 
 class CacheError(OSError):
@@ -86,7 +79,7 @@ class Table:
 
     def __init__(self, folder: Path, lock: IO[str]) -> None:
         self.folder = folder
-        self.values: NDArray[Any] = np.load(folder / _FINAL, mmap_mode="r", allow_pickle=False)
+        self.values: NDArray[Any] = np.load(folder / _FINAL, mmap_mode="c", allow_pickle=False)
         index = folder / _INDEX
         self.index = np.load(index, allow_pickle=False) if index.is_file() else None
         self._lock = lock
@@ -105,7 +98,7 @@ class Table:
         """What `compute` makes of the values; computed once and kept beside them."""
         file = self.folder / _MOMENTS
         if not file.is_file():
-            _put(file, lambda f: np.save(f, compute(self.values), allow_pickle=False))
+            write_whole(file, lambda path: np.save(path, compute(self.values), allow_pickle=False))
         return np.load(file, allow_pickle=False)
 
 
@@ -184,7 +177,10 @@ def features_folder() -> Path:
 
 
 def _locked(folder: Path, how: int) -> IO[str]:
-    """The open lock file of a table; closing it, or dying, lets go."""
+    """The open lock file of a table; closing it, or dying, lets go.
+
+    Not `files.locked`: many read at once, and the lock goes with the table.
+    """
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -229,76 +225,22 @@ def _make_room(spec: TableSpec) -> None:
 
 
 def _write(folder: Path, spec: TableSpec, advance: Callable[[int], None] | None) -> None:
-    """Write all chunks from where the last try got to, then give the table its name."""
     facts = {**spec.about, "rows": spec.items, "bytes": spec.bytes, "identity": spec.identity}
-    about = json.dumps(facts, default=str)
-    _put(folder / _ABOUT, lambda f: f.write(about.encode()))
+    write_whole(folder / _ABOUT, json.dumps(facts, default=str).encode())
     if spec.index is not None:
         index = spec.index
-        _put(folder / _INDEX, lambda f: np.save(f, index, allow_pickle=False))
+        write_whole(folder / _INDEX, lambda path: np.save(path, index, allow_pickle=False))
     for stale in (_FINAL, _MOMENTS):
         (folder / stale).unlink(missing_ok=True)
-    width = math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-    with (folder / _PARTIAL).open("r+b" if (folder / _PARTIAL).is_file() else "w+b") as file:
-        start, offset = _resume(file, folder, spec, width)
-        with _told(spec, start, advance) as tell:
-            for first in range(start, spec.items, CHUNK):
-                last = min(first + CHUNK, spec.items)
-                file.write(_checked(spec, spec.produce(slice(first, last)), last - first))
-                _settle(file)
-                done = json.dumps({"rows": last, "offset": offset}).encode()
-                _put(folder / _PROGRESS, lambda f, done=done: f.write(done))
-                tell(last - first)
-        _settle(file)
-    os.replace(folder / _PARTIAL, folder / _FINAL)
-    (folder / _PROGRESS).unlink(missing_ok=True)
 
+    def produce(part: slice) -> NDArray[Any]:
+        values = spec.produce(part).astype(spec.dtype, copy=False)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{spec.title}: the encoder's output must be finite (and not too large for {spec.dtype})")
+        return values
 
-def _resume(file: IO[bytes], folder: Path, spec: TableSpec, width: int) -> tuple[int, int]:
-    """Rows that are safely on disk, and where they begin; the file is cut to them and ready for the next."""
-    offset, rows = 0, 0
-    try:
-        note = json.loads((folder / _PROGRESS).read_text())
-        offset, rows = int(note["offset"]), int(note["rows"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    size = file.seek(0, os.SEEK_END)
-    if rows and 0 < rows <= spec.items and size >= offset + rows * width:
-        file.truncate(offset + rows * width)
-        file.seek(0, os.SEEK_END)
-        return rows, offset
-    file.truncate(0)
-    file.seek(0)
-    header = {
-        "descr": np.lib.format.dtype_to_descr(np.dtype(spec.dtype)),
-        "fortran_order": False,
-        "shape": (spec.items, *spec.shape),
-    }
-    np.lib.format.write_array_header_1_0(file, header)
-    return 0, file.tell()
-
-
-def _checked(spec: TableSpec, values: NDArray[Any], rows: int) -> bytes:
-    if values.shape != (rows, *spec.shape):
-        raise ValueError(f"Expected features of shape {(rows, *spec.shape)}, but got {values.shape}")
-    values = np.ascontiguousarray(values, dtype=spec.dtype)
-    if not np.isfinite(values).all():
-        raise ValueError(f"{spec.title}: the encoder's output is not finite (or too large for {spec.dtype})")
-    return values.tobytes()
-
-
-def _settle(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _put(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a small file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        write(file)
-        _settle(file)
-    os.replace(temporary, path)
+    with _told(spec, advance) as tell:
+        write_rows(folder / _FINAL, (spec.items, *spec.shape), spec.dtype, produce, CHUNK, tell)
 
 
 def _kept(folder: Path) -> Kept | None:
@@ -333,14 +275,13 @@ def _delete(folder: Path) -> bool:
 
 
 @contextmanager
-def _told(spec: TableSpec, start: int, advance: Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
+def _told(spec: TableSpec, advance: Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
     """Who is told of progress: the caller, or a bar of our own."""
     if advance is not None:
-        advance(start)
         yield advance
         return
     with bar() as progress:
-        task = progress.add_task(spec.title, total=spec.items, completed=start)
+        task = progress.add_task(spec.title, total=spec.items)
         yield lambda rows: progress.update(task, advance=rows)
 
 

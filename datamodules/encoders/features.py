@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,50 +18,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.base import DataModule, Gathered, Split, SplitName, Stored
+from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName, Stored, hash_tensor
 from datamodules.corruptions import corrupt, corruption_key, severities, version
 from datamodules.encoders import feature_cache
 from datamodules.encoders.feature_cache import Table, TableSpec
 from datamodules.encoders.pretrained import Encoder, EncoderName, build, weights_digest
+from datamodules.rows.standardise import merged_moments
 from datamodules.spec import Batch, Modality, Task
 
-VERSION = 1  # of this file's way from inputs to features: a change of it makes every table anew
+VERSION = 2  # of this file's way from inputs to features: a change of it makes every table anew
 BATCH = 64
 Condition = tuple[str, int]  # corruption and severity
-_SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
 
 
-class Rows:
-    """A modality's features, standardised by the training rows and read out of a table as asked for.
-
-    Indexed like the tensor it stands for.
-    """
+class FeatureRows(Gathered):
+    """A modality's features, standardised by the training rows and read out of a table as asked for."""
 
     def __init__(self, table: Table, modality: Modality, moments: NDArray[np.float64]) -> None:
-        self.table = table
-        self.modality = modality
+        index = torch.arange(len(table)) if table.index is None else torch.from_numpy(table.index)
+        super().__init__(torch.from_numpy(table.values), index, content=table.key)
+        self.table = table  # holds the lock against deletion
+        self.padded = modality.kind == "sequence"
         axis = (-1, *[1] * (len(modality.shape) - 1)) if modality.kind == "image" else (-1,)
         self.mean, self.deviation = (torch.from_numpy(m.astype(np.float32)).view(axis) for m in moments)
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the tensor it stands for."""
-        return torch.Size((len(self), *self.modality.shape))
-
-    def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        chosen = rows if isinstance(rows, slice) else rows.cpu().numpy()
-        items = chosen if self.table.index is None else self.table.index[chosen]
-        x = torch.from_numpy(np.array(self.table.values[items], dtype=np.float32))  # a copy: the file is read-only
-        padding = (x == 0).all(dim=-1, keepdim=True) if self.modality.kind == "sequence" else None
+    def prepare(self, x: Tensor) -> Tensor:
+        padding = (x == 0).all(dim=-1, keepdim=True) if self.padded else None
         x = x.sub_(self.mean).div_(self.deviation)
         return x if padding is None else x.masked_fill_(padding, 0.0)
-
-    def fingerprint(self) -> str:
-        """Hash of everything that decides the features."""
-        return self.table.key
 
 
 class Features(DataModule):
@@ -86,10 +70,8 @@ class Features(DataModule):
             if name not in base.task.names:
                 raise ValueError(f"{base.task.name} has no modality {name!r}, it has {', '.join(base.task.names)}")
         self.encoders = {name: EncoderName.parse(text) for name, text in encoders.items()}
-        self._read: dict[tuple[str, str, Condition | None], Rows] = {}
+        self._read: dict[tuple[str, str, Condition | None], FeatureRows] = {}
         self._built: dict[str, Encoder] = {}
-        self._sketches: dict[str, Encoder] = {}
-        self._contents: dict[tuple[str, str], str] = {}
 
     @property
     def suffix(self) -> str:
@@ -104,8 +86,7 @@ class Features(DataModule):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the base found odd about the user's files."""
-        return getattr(self.base, "notes", ())
+        return self.base.notes
 
     def words(self, modality: str) -> tuple[str, ...]:
         return self.base.words(modality)
@@ -143,14 +124,14 @@ class Features(DataModule):
         return rows[batch.row].to(batch.inputs[modality].device)
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"{self.base.fingerprint()}/{self.task.version}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.base.content_hash}/{self.task.version}".encode()).hexdigest()
 
     def tables(self, conditions: Mapping[str, tuple[Condition, ...]]) -> list[TableSpec]:
         """The tables a run needs: clean ones of all splits, and those of the test rows under conditions by modality."""
         if not self.freeze:
             return []
         names = tuple(self.encoders)
-        found = [self._spec(split, m, None) for split in _SPLITS for m in names]
+        found = [self._spec(split, m, None) for split in SPLITS for m in names]
         noisy = [(m, c) for m in names for c in conditions.get(m, ()) if c[0] != "misaligned"]
         return found + [self._spec("test", m, c) for m, c in noisy]
 
@@ -166,7 +147,7 @@ class Features(DataModule):
         """What decides the features of each encoded modality, apart from the data."""
         found = {}
         for name, encoder in self.encoders.items():
-            sketch = self._sketch(name)
+            sketch = self._sketches[name]
             words = "\n".join(self.base.words(name)) if self._raw(name).kind == "text" else ""
             found[name] = {
                 "encoder": encoder.label,
@@ -176,12 +157,11 @@ class Features(DataModule):
             }
         return found
 
-    def _sketch(self, name: str) -> Encoder:
-        """The encoder without its weights, where tensors cost nothing."""
-        if name not in self._sketches:
-            with torch.device("meta"):
-                self._sketches[name] = build(self.encoders[name], self._raw(name), self.base.words(name), load=False)
-        return self._sketches[name]
+    @cached_property
+    def _sketches(self) -> dict[str, Encoder]:
+        """The encoders without their weights, where tensors cost nothing."""
+        with torch.device("meta"):
+            return {m: build(name, self._raw(m), self.base.words(m), load=False) for m, name in self.encoders.items()}
 
     def _encoder(self, name: str) -> Encoder:
         if name not in self._built:
@@ -202,9 +182,8 @@ class Features(DataModule):
                     f"freeze = false fine-tunes encoders of images (timm, open_clip), and {encoder} of `{raw.name}` "
                     "is none"
                 )
-            self._sketch(raw.name)
             return replace(raw, encoder=str(encoder))
-        shape = tuple(self._sketch(raw.name).probe())
+        shape = tuple(self._sketches[raw.name].probe())
         if len(shape) == 1:
             return Modality(raw.name, "vector", shape)
         return Modality(raw.name, "image" if len(shape) == 3 else "sequence", shape, encoder="tokens", range=None)
@@ -213,13 +192,13 @@ class Features(DataModule):
         # Tokens are many: half precision keeps what an encoder knows at half the size.
         return torch.float16 if self.encoders[name].tokens else torch.float32
 
-    def _rows(self, split: SplitName, name: str, condition: Condition | None = None) -> Rows:
+    def _rows(self, split: SplitName, name: str, condition: Condition | None = None) -> FeatureRows:
         key = (split, name, condition)
         if key not in self._read:
             modality = self.task.modalities[self.task.names.index(name)]
             table = feature_cache.table(self._spec(split, name, condition))
             training = table if key == ("train", name, None) else self._rows("train", name).table
-            self._read[key] = Rows(table, modality, training.moments(lambda values: _moments(values, modality)))
+            self._read[key] = FeatureRows(table, modality, training.moments(lambda values: _moments(values, modality)))
         return self._read[key]
 
     def _spec(self, split: SplitName, name: str, condition: Condition | None) -> TableSpec:
@@ -246,7 +225,7 @@ class Features(DataModule):
         return TableSpec(
             identity={
                 "version": VERSION,
-                "data": self._content(split, name),
+                "data": self._contents[split, name],
                 "dtype": dtype,
                 **self._identities[name],
                 "noise": noise,
@@ -265,62 +244,37 @@ class Features(DataModule):
             produce=lambda part: self.encode(name, inputs(firsts[part])).numpy(),
         )
 
-    def _content(self, split: SplitName, name: str) -> str:
-        """Hash of a modality's rows, computed once."""
-        if (split, name) not in self._contents:
-            self._contents[split, name] = _digest(self.base.splits[split].inputs[name])
-        return self._contents[split, name]
+    @cached_property
+    def _contents(self) -> dict[tuple[str, str], str]:
+        """Hash of the rows of each encoded modality."""
+        raw = {(split, name): self.base.splits[split].inputs[name] for split in SPLITS for name in self.encoders}
+        return {key: hash_tensor(x) if isinstance(x, Tensor) else x.fingerprint() for key, x in raw.items()}
 
 
 def _items(
-    raw: Tensor | Gathered | Stored, modality: Modality, inputs: Any, shared: bool
+    raw: Tensor | Gathered | Stored, modality: Modality, inputs: Callable[[Tensor], Tensor], shared: bool
 ) -> tuple[Tensor, NDArray[np.int64] | None]:
     """The first row of each different input, and the input of each row (None: every row has its own)."""
     if modality.kind == "text":
-        texts = inputs(torch.arange(len(raw)))
-        _, index, firsts = _unique(texts.numpy())
-    elif shared and isinstance(getattr(raw, "index", None), Tensor):
-        _, index, firsts = _unique(raw.index.numpy())  # pyright: ignore[reportAttributeAccessIssue]
+        which = inputs(torch.arange(len(raw)))
+    elif shared and isinstance(raw, Gathered):
+        which = raw.index
     else:
         return torch.arange(len(raw)), None
-    return torch.from_numpy(firsts), index
-
-
-def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    found, firsts, index = np.unique(values, axis=0, return_index=True, return_inverse=True)
-    return found, index.reshape(-1).astype(np.int64), firsts.astype(np.int64)
+    _, firsts, index = np.unique(which.numpy(), axis=0, return_index=True, return_inverse=True)
+    return torch.from_numpy(firsts.astype(np.int64)), index.reshape(-1).astype(np.int64)
 
 
 def _moments(values: NDArray[Any], modality: Modality) -> NDArray[np.float64]:
     """Mean and deviation of each feature, over rows and tokens that are not padding; `[2, D]`."""
-    total: Any = 0.0
-    squares: Any = 0.0
-    count = 0
-    for first in range(0, len(values), 1024):
-        part = np.asarray(values[first : first + 1024], dtype=np.float64)
-        flat = np.moveaxis(part, 1, -1) if modality.kind == "image" else part
-        flat = flat.reshape(-1, flat.shape[-1])
-        if modality.kind == "sequence":
-            flat = flat[(flat != 0).any(axis=1)]
-        total, squares, count = total + flat.sum(axis=0), squares + np.square(flat).sum(axis=0), count + len(flat)
-    mean = total / max(1, count)
-    variance = np.maximum(squares / max(1, count) - mean**2, 0.0)
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for first in range(0, len(values), 1024):
+            part = np.asarray(values[first : first + 1024])
+            flat = np.moveaxis(part, 1, -1) if modality.kind == "image" else part
+            flat = flat.reshape(-1, flat.shape[-1])
+            yield flat[(flat != 0).any(axis=1)] if modality.kind == "sequence" else flat
+
+    mean, deviation = merged_moments(blocks())
     # A feature that hardly varies is left in its own units instead of blown up.
-    deviation = np.where(variance > 1e-12 * (1 + mean**2), np.sqrt(variance), 1.0)
-    return np.stack([mean, deviation])
-
-
-def _digest(raw: Tensor | Gathered | Stored) -> str:
-    digest = hashlib.sha256(str(tuple(raw.shape)).encode())
-    if isinstance(raw, Stored):
-        digest.update(raw.fingerprint().encode())
-        return digest.hexdigest()
-    parts: list[Tensor] = [raw] if isinstance(raw, Tensor) else []
-    if isinstance(raw, Gathered):
-        parts = [raw.values, raw.index, torch.as_tensor(raw.scale)]
-        parts += [] if raw.shift is None else [raw.shift]
-    for part in parts:
-        digest.update(str(part.dtype).encode())
-        for block in part.split(1024) if part.dim() else (part,):
-            digest.update(block.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return np.stack([mean, np.where(deviation > 1e-6 * np.sqrt(1 + mean**2), deviation, 1.0)])

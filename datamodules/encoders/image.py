@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.encoders.base import Encoder, EncoderName
 from datamodules.encoders.clip_models import load_clip
-from datamodules.encoders.pretrained import Encoder, EncoderName, find_weights, timm_config
+from datamodules.encoders.weights import find_weights, timm_config
 from datamodules.spec import Modality
 
 

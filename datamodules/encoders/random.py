@@ -8,7 +8,7 @@ import zlib
 import torch
 from torch import Tensor, nn
 
-from datamodules.encoders.pretrained import Encoder
+from datamodules.encoders.base import Encoder
 from datamodules.registry import did_you_mean
 from datamodules.spec import Modality
 

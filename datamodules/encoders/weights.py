@@ -9,43 +9,58 @@ import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from datamodules.encoders.base import EncoderName, close_names
 
 
 class WeightsError(OSError):
     """Weights that are nowhere to be had; the message says what to put where."""
 
 
-def find_file(stem: str, encoder: str, repository: str | None, names: tuple[str, ...]) -> Path:
-    """The safetensors file of an encoder: the user's, else the hub's.
+def find_weights(name: EncoderName) -> Path:
+    """The file (or, of a sentence encoder, the folder) an encoder is loaded from; WeightsError if it is nowhere."""
+    if name.library == "sentence":
+        return _find_folder(name)
+    if name.library == "timm":
+        config = timm_config(name)
+        return _find_file(name, None if config is None else config.hf_hub_id, ("model.safetensors",))
+    from open_clip import get_pretrained_cfg
 
-    Args:
-        stem: Of the file in the user's folder: `<stem>.safetensors`, or a folder `<stem>` as cloned from the hub.
-        encoder: Who asks, for the error.
-        repository: On the hub; None if nothing is published.
-        names: What the file may be called in the repository, or in a clone of it, the best first.
+    # A repository may hold the image tower alone too, for timm: the name says which file is the whole model.
+    repository, _, filename = get_pretrained_cfg(*name.parts).get("hf_hub", "").rpartition("/")
+    names = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
+    return _find_file(name, repository, (f"{filename.rpartition('.')[0]}.safetensors",) if filename else names)
 
-    Raises:
-        WeightsError: If it is in neither place.
-    """
-    local = _find_local(stem, names)
+
+def timm_config(name: EncoderName) -> Any:
+    """What timm knows of the published weights; None if there are none."""
+    import timm
+
+    if not timm.is_model(name.model):
+        raise ValueError(f"timm has no model {name.model!r}{close_names(name.model, timm.list_models())}")
+    if "." in name.model and name.model not in timm.list_pretrained():
+        raise ValueError(f"timm has no weights {name.model!r}{close_names(name.model, timm.list_pretrained())}")
+    return timm.get_pretrained_cfg(name.model)
+
+
+def _find_file(name: EncoderName, repository: str | None, names: tuple[str, ...]) -> Path:
+    """The user's safetensors file, else the hub's; `names` are what it may be called there, the best first."""
+    local = _find_local(name.stem, names)
     if local is not None:
         return local
-    advice = f"put {stem}.safetensors into a folder and give it by --weights DIR or POLYMODAL_WEIGHTS"
-    if repository is None:
-        raise WeightsError(f"{encoder} has no published weights: {advice}")
+    advice = f"put {name.stem}.safetensors into a folder and give it by --weights DIR or POLYMODAL_WEIGHTS"
+    if not repository:
+        raise WeightsError(f"{name} has no published weights: {advice}")
     found, reason = _from_hub(repository, names)
     if found is not None:
         return found
-    raise WeightsError(f"no weights for {encoder}, and the hub ({repository}) cannot be reached: {advice}") from reason
+    raise WeightsError(f"no weights for {name}, and the hub ({repository}) cannot be reached: {advice}") from reason
 
 
-def find_folder(name: str, encoder: str) -> Path:
-    """The folder of a Hugging Face model: a path, a folder within the user's weights, or a snapshot from the hub.
-
-    Raises:
-        WeightsError: If it is nowhere.
-    """
-    given = user_weights()
+def _find_folder(encoder: EncoderName) -> Path:
+    """The folder of a Hugging Face model: a path, a folder within the user's weights, or a snapshot from the hub."""
+    name, given = encoder.model, user_weights()
     places = [Path(name).expanduser(), *([given / name, given] if given is not None and given.is_dir() else [])]
     for place in places:
         if (place / "config.json").is_file():

@@ -32,7 +32,7 @@ def split_by_class(
             or smaller than its share of a class.
     """
     if not np.isclose(sum(fractions), 1.0):
-        raise ValueError(f"Expected `fractions` to sum to 1, but got {fractions}")
+        raise ValueError(f"`fractions` must sum to 1, got {fractions}")
     group = np.arange(len(target)) if group is None else group
     rank = {source: i for i, source in enumerate(fixed_order(np.unique(group), name).tolist())}
     parts: list[list[int]] = [[] for _ in fractions]

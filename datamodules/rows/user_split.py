@@ -7,20 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.base import SplitName
+from datamodules.base import SPLITS, SplitName
 from datamodules.rows.fixed_order import Integers, split_by_class
 
-SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
-MEANT: dict[str, SplitName] = {
-    "train": "train",
-    "val": "val",
-    "test": "test",
-    "training": "train",
-    "validation": "val",
-    "valid": "val",
-    "dev": "val",
-    "testing": "test",
+_WORDS: dict[SplitName, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "val": ("val", "validation", "valid", "dev"),
+    "test": ("test", "testing"),
 }
+MEANT: dict[str, SplitName] = {word: split for split, words in _WORDS.items() for word in words}
 
 
 def class_numbers(labels: NDArray[np.str_]) -> tuple[Integers, tuple[str, ...]]:
@@ -44,17 +39,11 @@ def split_by_shares(
 
 
 def split_by_name(labels: NDArray[np.str_], group: Integers | None, where: str) -> dict[SplitName, Integers]:
-    """Train, val and test rows as the data says.
-
-    Args:
-        labels: `[N]`, train, val or test.
-        group: `[N]` source of each row, checked: one that is in two splits is an error.
-        where: File and column, for errors.
-    """
+    """Train, val and test rows as `labels` say; a group in two splits is an error, which names `where`."""
     meant = [MEANT.get(label.strip().lower()) for label in labels.tolist()]
     if None in meant:
         row = meant.index(None)
-        raise ValueError(f"{where}, row {row + 1}: expected train, val or test, but got {str(labels[row])!r}")
+        raise ValueError(f"{where}, row {row + 1}: must be train, val or test, got {str(labels[row])!r}")
     side = np.array(meant)
     if group is not None:
         order = np.argsort(group, kind="stable")
@@ -68,5 +57,5 @@ def split_by_name(labels: NDArray[np.str_], group: Integers | None, where: str) 
 def _filled(rows: dict[SplitName, Integers]) -> dict[SplitName, Integers]:
     for name, own in rows.items():
         if not len(own):
-            raise ValueError(f"the {name} split would be empty: give more rows or another `split`")
+            raise ValueError(f"every split must have rows, {name} would have none: give more rows or another `split`")
     return rows

@@ -41,13 +41,7 @@ def split_words(text: str) -> list[str]:
 
 
 def build_vocabulary(train: Sequence[Sequence[str]], others: Sequence[Sequence[str]], min_count: int = 1) -> Vocabulary:
-    """Every word has an id, so that a pretrained tower sees all of them; which ones are known, training says alone.
-
-    Args:
-        train: Words of each training text.
-        others: Words of each validation and test text.
-        min_count: How often a word must be in training to be known.
-    """
+    """Every word has an id, for a pretrained tower to see; those that training has `min_count` times are known."""
     counts = Counter(word for words in train for word in words)
     known = sorted(word for word, count in counts.items() if count >= min_count)
     rest = {*counts, *(word for words in others for word in words)}.difference(known)

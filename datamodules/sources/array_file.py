@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.registry import did_you_mean
-from datamodules.sources.cache_folder import cache_folder
+from datamodules.sources.files import write_whole
+from datamodules.sources.folders import cache_folder
 
 LARGE = 2**28  # bytes of an archive from which its arrays are unpacked into the cache and read from disk
 
@@ -32,17 +30,21 @@ class ArrayFile:
         self.path = path
         if path.is_dir():
             self.names = tuple(sorted(file.stem for file in path.glob("*.npy")))
-            files = [path / f"{name}.npy" for name in self.names]
         else:
             try:
                 with zipfile.ZipFile(path) as archive:
                     self.names = tuple(sorted(name[:-4] for name in archive.namelist() if name.endswith(".npy")))
             except zipfile.BadZipFile:
-                raise ValueError(f"{path} is not a .npz file") from None
-            files = [path]
+                raise ValueError(f"{path} is not a .npz file or a folder of .npy files") from None
         if not self.names:
-            raise ValueError(f"{path} holds no array")
-        self.fingerprint = _content(files)
+            raise ValueError(f"{path} must hold arrays (.npy), and holds none")
+        digest = hashlib.sha256()
+        for file in [path / f"{name}.npy" for name in self.names] if path.is_dir() else [path]:
+            digest.update(file.name.encode())
+            with file.open("rb") as stream:
+                while block := stream.read(2**22):
+                    digest.update(block)
+        self.fingerprint = digest.hexdigest()
 
     def get(self, name: str) -> Array:
         """The array `name`."""
@@ -66,27 +68,11 @@ class ArrayFile:
     def _unpacked(self, name: str) -> Path:
         code = hashlib.sha256(f"{self.fingerprint}/{name}".encode()).hexdigest()
         file = cache_folder() / "arrays" / f"{code[:24]}.npy"
+
+        def unpack(path: Path) -> None:
+            with zipfile.ZipFile(self.path) as archive, archive.open(f"{name}.npy") as source, path.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 2**22)
+
         if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=".incoming")
-            try:
-                with (
-                    os.fdopen(handle, "wb") as sink,
-                    zipfile.ZipFile(self.path) as archive,
-                    archive.open(f"{name}.npy") as source,
-                ):
-                    shutil.copyfileobj(source, sink, 2**22)
-                os.replace(temporary, file)  # a reader sees all of it or nothing
-            finally:
-                Path(temporary).unlink(missing_ok=True)
+            write_whole(file, unpack)
         return file
-
-
-def _content(files: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode())
-        with file.open("rb") as stream:
-            while block := stream.read(2**22):
-                digest.update(block)
-    return digest.hexdigest()

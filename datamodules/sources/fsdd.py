@@ -33,7 +33,7 @@ def parse_mfcc(archive: bytes) -> Recordings:
     with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
         found = Recordings(arrays["X"], arrays["lengths"], arrays["y"])
     if found.length.sum() != len(found.frames) or len(found.length) != len(found.digit):
-        raise ValueError(f"Expected lengths that sum to {len(found.frames)} frames, but got {found.length.sum()}")
+        raise ValueError(f"there must be lengths that sum to {len(found.frames)} frames, got {found.length.sum()}")
     return found
 
 
@@ -67,11 +67,11 @@ def list_recordings(folder: Path) -> tuple[Spoken, ...]:
     for path in folder.glob("*.wav"):
         match = _NAME.fullmatch(path.name)
         if match is None:
-            raise ValueError(f"Expected recordings named digit_speaker_index.wav in {folder}, but got {path.name}")
+            raise ValueError(f"recordings in {folder} must be named digit_speaker_index.wav, got {path.name}")
         found.append(Spoken(path, int(match["digit"]), match["speaker"], int(match["index"])))
     if not found:
         raise FileNotFoundError(
-            f"Expected the FSDD recordings in {folder}: set POLYMODAL_DATA to the folder above fsdd/recordings"
+            f"there are no FSDD recordings in {folder}: set POLYMODAL_DATA to the folder above fsdd/recordings"
         )
     return tuple(sorted(found, key=lambda spoken: (spoken.speaker, spoken.digit, spoken.index)))
 
@@ -81,7 +81,7 @@ def parse_wave(content: bytes) -> NDArray[np.float64]:
     with wave.open(io.BytesIO(content)) as recording:
         found = (recording.getnchannels(), recording.getsampwidth(), recording.getframerate())
         if found != (1, 2, RATE):
-            raise ValueError(f"Expected one channel of 2-byte samples at {RATE} Hz, but got {found}")
+            raise ValueError(f"a recording must have one channel of 2-byte samples at {RATE} Hz, got {found}")
         return np.frombuffer(recording.readframes(recording.getnframes()), dtype="<i2") / 32768.0
 
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.rows.user_split import MEANT
-from datamodules.sources.cache_folder import cache_folder
-from datamodules.sources.data_folder import find_data
+from datamodules.sources.folders import cache_folder, find_data
 from datamodules.sources.image_table import ImageSource
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ def open_table(path: str, config: str = "", revision: str = "") -> dict[str, Dat
             `save_to_disk` wrote), else the id of a dataset of the hub.
         config: Name of the configuration, where a dataset has several.
         revision: Commit or tag of the hub's dataset.
-
-    Raises:
-        FileNotFoundError: If there is neither, in one sentence.
-        ValueError: If it cannot be read as a table.
     """
     import datasets
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
@@ -87,13 +82,9 @@ def _table_files(folder: Path) -> dict[str, list[str]]:
 
 
 def find_folder(path: str) -> Path | None:
-    """The user's folder, or None if `path` can only be the id of a dataset of the hub (`owner/name`).
-
-    Raises:
-        FileNotFoundError: If it is neither.
-    """
+    """The user's folder, or None if `path` can only be the id of a dataset of the hub (`owner/name`)."""
     try:
-        return find_data(path, "`path`")
+        return find_data(path, "path")
     except FileNotFoundError:
         if path.count("/") == 1 and not path.startswith(("/", ".", "~")):
             return None

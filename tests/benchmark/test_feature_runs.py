@@ -85,7 +85,7 @@ def test_attention_applies_to_tokens_and_not_to_pooled_features() -> None:
     [
         ({"uper": "random:conv"}, "no option `uper`. Did you mean 'upper'"),
         ({"upper": "random:cnv"}, "Did you mean 'conv'"),
-        ({"upper": "resnet18"}, "an encoder is LIBRARY:MODEL"),
+        ({"upper": "resnet18"}, "an encoder must be LIBRARY:MODEL"),
         ({"upper": 3}, "`upper` must be a string, got 3"),
         ({"upper": "random:conv", "freeze": "no"}, "`freeze` must be true or false"),
         ({"freeze": False}, "`freeze` needs an encoder for upper or lower"),

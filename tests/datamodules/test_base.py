@@ -72,6 +72,8 @@ def test_gathered_is_the_tensor_it_stands_for() -> None:
     assert gathered.shape == full.shape and len(gathered) == 4
     assert torch.allclose(gathered[torch.tensor([3, 0])], full[[3, 0]])
     assert torch.allclose(gathered[1:3], full[1:3])
+    some = Gathered(values, index, 1 / 255, torch.ones(2)).select(torch.tensor([3, 0]))
+    assert torch.allclose(some[:], full[[3, 0]] + 1)
 
 
 def test_a_datamodule_works_with_a_plain_trainer() -> None:
@@ -90,3 +92,26 @@ def test_fingerprint_sees_every_bit() -> None:
     assert isinstance(inputs, torch.Tensor)
     inputs[3, 2] += 1e-6
     assert first.fingerprint() != second.fingerprint()
+
+
+def test_fingerprint_sees_how_stored_values_become_rows() -> None:
+    values, index = torch.arange(12, dtype=torch.uint8).view(4, 3), torch.tensor([0, 3, 3])
+    seen = {
+        Gathered(values, index).fingerprint(),
+        Gathered(values, index, 1 / 255).fingerprint(),
+        Gathered(values, index, 1.0, torch.ones(3)).fingerprint(),
+        Gathered(values, index.flip(0)).fingerprint(),
+        Gathered(values + 1, index).fingerprint(),
+        Gathered(values, index, content="known").fingerprint(),
+    }
+    assert len(seen) == 6
+    assert Gathered(values.clone(), index.clone()).fingerprint() in seen
+
+
+def test_fingerprint_sees_groups_and_is_computed_once_a_load() -> None:
+    first, second = Probe(), Probe()
+    group = torch.arange(len(second.splits["test"].target))
+    second.splits["test"] = second.splits["test"]._replace(group=group)
+    assert first.content_hash != second.content_hash
+    second.splits["test"] = first.splits["test"]
+    assert second.content_hash != second.fingerprint() == first.content_hash

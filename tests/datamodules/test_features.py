@@ -218,27 +218,16 @@ def test_each_different_input_is_encoded_once_and_never_again(encoded: list[tupl
     assert len(encoded) > len(before)
 
 
-class OnDisk:
+class OnDisk(Gathered):
     """Pictures that are read when asked for; rows share them."""
 
     def __init__(self, gathered: Gathered) -> None:
-        self.gathered, self.index = gathered, gathered.index
+        super().__init__(gathered.values, gathered.index, gathered.scale, content="read only once")
         self.read: list[int] = []
 
-    @property
-    def shape(self) -> torch.Size:
-        return self.gathered.shape
-
-    def __len__(self) -> int:
-        return len(self.gathered)
-
-    def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        x = self.gathered[rows]
+    def prepare(self, x: Tensor) -> Tensor:
         self.read.append(len(x))
-        return x
-
-    def fingerprint(self) -> str:
-        return "read only once"
+        return super().prepare(x)
 
 
 def test_inputs_larger_than_memory_are_read_once_and_in_parts() -> None:
@@ -500,16 +489,16 @@ def test_what_a_crash_may_leave_is_never_read_as_features(cache: Path) -> None:
 
     (folder / "features.npy").write_bytes(final[:-100])  # a truncated file
     assert made()
-    (folder / "features.npy").rename(folder / "partial.npy")
+    (folder / "features.npy").rename(folder / "features.partial")
     for note in ('{"rows": 5000, "offset": 128}', "", '{"rows": 512}', '{"rows": 1000, "offset": 4000}'):
         (folder / "features.npy").unlink(missing_ok=True)
-        (folder / "partial.npy").write_bytes(b"junk" * 300)
-        (folder / "progress.json").write_text(note)
+        (folder / "features.partial").write_bytes(b"junk" * 300)
+        (folder / "features.progress").write_text(note)
         assert made(), note
     # More rows in the file than in the note: the last chunk may be half written.
     (folder / "features.npy").unlink()
-    (folder / "partial.npy").write_bytes(final[: 128 + 256 * 16] + b"\x01" * 999)
-    (folder / "progress.json").write_text('{"rows": 256, "offset": 128}')
+    (folder / "features.partial").write_bytes(final[: 128 + 256 * 16] + b"\x01" * 999)
+    (folder / "features.progress").write_text('{"rows": 256, "offset": 128}')
     assert made()
 
 

@@ -21,7 +21,7 @@ from datamodules.hub_image_text import HubImageText
 from datamodules.retrieval_pairs import RetrievalPairs
 from datamodules.rows.words import build_vocabulary, split_words
 from datamodules.sources import image_table
-from datamodules.sources.image_table import ImageFiles, ImageTable, decode
+from datamodules.sources.image_table import ImageFiles, ImageTable, decode, square
 from datamodules.spec import Modality, Task
 from methods.parts.encoders import build_encoder
 from tests.datamodules.miniatures import captions, look, make_image_folder, make_karpathy, paint
@@ -173,9 +173,9 @@ def test_a_published_validation_split_without_a_test_is_the_test(data: Path) -> 
 @pytest.mark.parametrize(
     ("split", "row", "change", "said"),
     [
-        ("train", 4, {"text": " ?! "}, "split train, row 5, column 'text': expected a text with at least one word"),
+        ("train", 4, {"text": " ?! "}, "split train, row 5, column 'text': the text must have at least one word"),
         ("test", 1, {"text": None}, "split test, row 2, column 'text'"),
-        ("test", 2, {"label": None}, "split test, row 3, column 'label': None is no label"),
+        ("test", 2, {"label": None}, "split test, row 3, column 'label': must be a label, got None"),
         ("test", 0, {"label": "mauve"}, "label 'mauve' is never in the train split"),
         ("validation", 3, {"image": "broken.png"}, "set, split val, row 4, column 'image' is not an image"),
         (
@@ -202,7 +202,7 @@ def test_a_bad_row_is_named(data: Path, split: str, row: int, change: dict[str, 
 def test_wrong_names_are_one_sentence(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_image_folder(data / "folder", {"train": 8, "validation": 4, "test": 4})
     assert "no column 'txet'. Did you mean 'text'?" in failure(HubImageText(path="folder", text_column="txet"))
-    assert "`path` must name a file or folder" in failure(HubImageText())
+    assert "`path` must name a file or folder, absolute" in failure(HubImageText())
     assert "there is nothing at" in failure(HubImageText(path="nowhere"))
     # Offline, as on a machine without network; the library reads the variable when it is imported.
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
@@ -301,11 +301,11 @@ def test_what_is_wrong_in_a_split_file_is_named(data: Path) -> None:
         file.write_text(json.dumps(content))
         return failure(RetrievalPairs(image_size=16))
 
-    assert "image 3 (2.jpg): expected a text" in broken(lambda images: images[2]["sentences"][1].update(raw=" "))
-    assert "image 5 (4.jpg): expected split to be one of train, restval" in broken(lambda i: i[4].update(split="tset"))
-    assert "image 2: no 'sentences'" in broken(lambda images: images[1].pop("sentences"))
-    assert "a file outside of the folder" in broken(lambda images: images[0].update(filename="../secret.jpg"))
-    assert "no image of the val split" in broken(lambda images: [i.update(split="train") for i in images[8:12]])
+    assert "image 3 (2.jpg): the text must have" in broken(lambda images: images[2]["sentences"][1].update(raw=" "))
+    assert "image 5 (4.jpg): split must be one of train, restval" in broken(lambda i: i[4].update(split="tset"))
+    assert "and has no 'sentences'" in broken(lambda images: images[1].pop("sentences"))
+    assert "the file must be in the folder" in broken(lambda images: images[0].update(filename="../secret.jpg"))
+    assert "val has none" in broken(lambda images: [i.update(split="train") for i in images[8:12]])
     file.write_text(json.dumps(whole)[:-9])
     assert "is not JSON" in failure(RetrievalPairs(image_size=16))
     file.write_text(json.dumps(whole))
@@ -358,7 +358,7 @@ def test_a_failed_table_goes_on_where_it_was(data: Path, monkeypatch: pytest.Mon
     assert read == list(range(12, 20)), "three blocks of four were done"
     for number in (0, 11, 13, 19):
         content = (data / "photos" / f"{number}.png").read_bytes()
-        assert np.array_equal(table.table[number], decode(content, 16, ""))
+        assert np.array_equal(table.table[number], square(decode(content, 16, ""), 16))
 
 
 SCRIPT = """
@@ -410,4 +410,5 @@ def test_a_killed_job_never_leaves_a_wrong_table_and_two_make_one(data: Path, tm
     assert len(decoded) == len(set(decoded)) < 30, "decoded by one of the two, from where the killed ones were"
     table = ImageTable(source, 16)
     for number in range(30):
-        assert np.array_equal(table.table[number], decode((data / "photos" / f"{number}.png").read_bytes(), 16, ""))
+        content = (data / "photos" / f"{number}.png").read_bytes()
+        assert np.array_equal(table.table[number], square(decode(content, 16, ""), 16))

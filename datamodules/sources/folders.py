@@ -1,0 +1,46 @@
+"""The two folders of a machine: what we fetched or computed, and what the user has."""
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+def cache_folder() -> Path:
+    """The folder given by `POLYMODAL_CACHE`, or `polymodal` in the user's cache directory (not created here)."""
+    chosen = os.environ.get("POLYMODAL_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return user_cache_path("polymodal", appauthor=False, opinion=False)
+
+
+def data_folder(dataset: str) -> Path:
+    """The folder given by `POLYMODAL_DATA` (or `--data`), which must be there."""
+    folder = _given()
+    if folder is None:
+        raise FileNotFoundError(
+            f"{dataset} is read from a folder: set POLYMODAL_DATA or give --data (`polymodal data info {dataset}` "
+            "says what it must hold)"
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(f"POLYMODAL_DATA must be a folder, but there is none at {folder}")
+    return folder
+
+
+def find_data(path: str, option: str) -> Path:
+    """What the user's `option` names: a path, absolute or below `POLYMODAL_DATA` or below the working directory."""
+    if not path:
+        raise FileNotFoundError(f"`{option}` must name a file or folder, absolute or below POLYMODAL_DATA (--data)")
+    folder = _given()
+    places = [(above / Path(path).expanduser()).absolute() for above in (folder, Path()) if above is not None]
+    for place in places:
+        if place.exists():
+            return place
+    looked = " or ".join(dict.fromkeys(map(str, places)))
+    hint = ": set POLYMODAL_DATA or give --data" if folder is None else ""
+    raise FileNotFoundError(f"`{option}` is {path!r}, but there is nothing at {looked}{hint}")
+
+
+def _given() -> Path | None:
+    chosen = os.environ.get("POLYMODAL_DATA")
+    return Path(chosen).expanduser().absolute() if chosen else None
