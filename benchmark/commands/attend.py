@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmark.arguments import add_results
 
 if TYPE_CHECKING:
     from leaderboard.record import Record
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cells", nargs="*", metavar="CELL", help="cell ids, or the start of them")
     parser.add_argument("--dataset", metavar="NAME", help="all attention cells of this dataset, first seed")
     parser.add_argument("--rows", default=ROWS, metavar="I,J", help=f"rows of the test split (default: {ROWS})")
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    add_results(parser)
     parser.add_argument("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="picture to write")
 
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             f"cells of several datasets: {', '.join(sorted({r.dataset for r in records}))}; draw one at a time"
         )
     path = draw(records, store, rows, args.output)
-    print(path, file=sys.stdout)
+    print(path)
     return 0
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from benchmark.arguments import add_json, add_results
+
 NAME = "doctor"
 HELP = "Check the environment: versions, devices, data, the results folder."
 EXAMPLE = """examples:
@@ -21,8 +23,8 @@ _PACKAGES = ("polymodal", "torch", "lightning", "torchmetrics", "torchvision", "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_results(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from benchmark.arguments import add_json, add_results
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,8 +24,8 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cell", help="the cell's id, or a beginning of it that is unique")
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
-    parser.add_argument("--json", action="store_true", help="the record as it is stored")
+    add_results(parser)
+    add_json(parser, "the record as it is stored")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,18 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from benchmark.executors.lifeline import die_with
-from benchmark.executors.pool import Crew, NotStored, Pool, Settings, Stop, Word, Worker, WorkerDied, bury, tell
+from benchmark.executors.pool import (
+    Backend,
+    Message,
+    NotStored,
+    Pool,
+    Settings,
+    Stop,
+    Worker,
+    WorkerDied,
+    record_failure,
+    run_and_report,
+)
 from benchmark.plan import Cell
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -77,11 +88,11 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
         for cell in cells:
             if stop.is_set():
                 return
-            word = tell(cell, store, settings)
-            if word.kind == "finished":
-                yield Record.from_json(word.text)
+            message = run_and_report(cell, store, settings)
+            if message.kind == "finished":
+                yield Record.from_json(message.text)
                 continue
-            record = bury(cell, store, NotStored(word.text))
+            record = record_failure(cell, store, NotStored(message.text))
             if isinstance(record, Exception):
                 raise record
             yield record
@@ -89,7 +100,7 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
         torch.set_num_threads(threads)
 
 
-class _Processes(Crew):
+class _Processes(Backend):
     """Persistent worker processes, each with a pipe."""
 
     def __init__(self, cells: Sequence[Cell], settings: Settings) -> None:
@@ -112,7 +123,7 @@ class _Processes(Crew):
         gpus = gpus_of(slot, self.devices, self.gpus, visible) if self.gpus else None
         return _Process(slot, self.settings, gpus)
 
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
         pipes = {worker.pipe: worker for worker in workers if isinstance(worker, _Process)}
         ready = wait(list(pipes), timeout=seconds)
         return [(pipes[pipe], pipes[pipe].hear()) for pipe in ready]  # pyright: ignore[reportArgumentType]
@@ -140,13 +151,13 @@ class _Process(Worker):
         with suppress(BrokenPipeError):  # it died idle: `hear` will say so
             self.pipe.send(cell)
 
-    def hear(self) -> Word:
+    def hear(self) -> Message:
         try:
-            return Word(*self.pipe.recv())
+            return Message(*self.pipe.recv())
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
-            return Word("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+            return Message("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
 
     def dismiss(self) -> None:
         with suppress(BrokenPipeError):
@@ -180,6 +191,6 @@ def _work(pipe: Connection, settings: Settings, gpus: str | None, parent: int) -
         load_plugin(plugin)
     store = Store(settings.results)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        pipe.send(Word("ready"))
+        pipe.send(Message("ready"))
         while (cell := pipe.recv()) is not None:
-            pipe.send(tell(cell, store, settings))
+            pipe.send(run_and_report(cell, store, settings))

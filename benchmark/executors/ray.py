@@ -2,7 +2,7 @@
 
 A worker is a Ray actor, not a task: it imports torch once, keeps the datasets it has loaded, loads plugins once, and
 can be killed alone when its cell hangs. (A task that takes a GPU gets a fresh process each time, seven seconds before
-its first step.) Nothing but cells goes out and nothing but words comes back: results go to the shared results folder
+its first step.) Nothing but cells goes out and nothing but messages comes back: results go to the shared results folder
 through the same store and locks as everywhere.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.executors.pool import Crew, Pool, Settings, Stop, Word, Worker, tell
+from benchmark.executors.pool import Backend, Message, Pool, Settings, Stop, Worker, run_and_report
 from benchmark.plan import Cell
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -96,7 +96,7 @@ def _devices(cells: Sequence[Cell]) -> int:
     return int(cells[0].trainer.get("devices", 1))  # of the matrix, so the same for all
 
 
-class _Actors(Crew):
+class _Actors(Backend):
     """Actors, each with the devices of one cell."""
 
     tries = 3
@@ -130,7 +130,7 @@ class _Actors(Crew):
     def hire(self, slot: int) -> _Actor:
         return _Actor(slot, self)
 
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
         import ray
 
         self._say_if_alone(workers)
@@ -165,29 +165,29 @@ def _capacity(cpus: int, gpus: float) -> int:
 class _Actor(Worker):
     """One actor, seen from the pool."""
 
-    def __init__(self, slot: int, crew: _Actors) -> None:
+    def __init__(self, slot: int, backend: _Actors) -> None:
         self.slot = slot
-        self.crew = crew
+        self.backend = backend
         self.actor: Any = None
         self.pending: Any = None
 
     def start(self) -> None:
-        self.actor = self.crew.actor.remote()
-        self.pending = self.actor.prepare.remote(self.crew.settings, self.crew.environment, self.crew.digest)
+        self.actor = self.backend.actor.remote()
+        self.pending = self.actor.prepare.remote(self.backend.settings, self.backend.environment, self.backend.digest)
 
     def send(self, cell: Cell) -> None:
         self.pending = self.actor.run.remote(cell)
 
-    def hear(self) -> Word:
+    def hear(self) -> Message:
         import ray
         from ray.exceptions import RayActorError, RayTaskError
 
         try:
-            return Word(*ray.get(self.pending))
+            return Message(*ray.get(self.pending))
         except RayActorError as error:  # the process or its machine is gone
-            return Word("lost", _brief(error))
+            return Message("lost", _brief(error))
         except RayTaskError as error:  # our own code raised
-            return Word("lost" if self.cell else "refused", _brief(error.cause))
+            return Message("lost" if self.cell else "refused", _brief(error.cause))
 
     def kill(self) -> None:
         import ray
@@ -204,7 +204,7 @@ def _brief(error: BaseException) -> str:
 class CellWorker:
     """The actor: runs cells on its machine."""
 
-    def prepare(self, settings: Settings, environment: Mapping[str, str], digest: str) -> Word:
+    def prepare(self, settings: Settings, environment: Mapping[str, str], digest: str) -> Message:
         """Import everything and check that this machine runs the same code."""
         if not Path(settings.results).is_dir():
             raise FileNotFoundError(
@@ -226,8 +226,8 @@ class CellWorker:
         for plugin in settings.plugins:
             load_plugin(plugin)
         self.settings, self.store = settings, Store(settings.results)
-        return Word("ready")
+        return Message("ready")
 
-    def run(self, cell: Cell) -> Word:
+    def run(self, cell: Cell) -> Message:
         """Run one cell."""
-        return tell(cell, self.store, self.settings)
+        return run_and_report(cell, self.store, self.settings)

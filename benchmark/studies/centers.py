@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from benchmark.errors import UsageError
 from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
@@ -185,8 +186,7 @@ def _run_floors(args: argparse.Namespace) -> int:
     data = datasets.get(args.floors)()
     assert isinstance(data, DataModule)
     if data.task.target != "retrieval":
-        print(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
-        return 2
+        raise UsageError(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
     found = floors(data, args.seeds, args.embedding)
     print(f"{args.floors}: recall on unseen classes of what learnt nothing")
     print(f"{'floor':32}" + "".join(f"{f'R@{k}':>8}" for k in data.task.ks) + f"{'NMI':>8}")

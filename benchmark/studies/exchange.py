@@ -10,7 +10,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from leaderboard.merge import BoardError, gather
+from benchmark.arguments import add_results
+from benchmark.errors import UsageError
+from leaderboard.merge import gather
 from leaderboard.record import Record
 
 PREFIX = "exchanged_"  # of the numbers `channel_exchange.progress` leaves in the training history
@@ -53,24 +55,18 @@ def plot(found: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -> Non
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study exchange`."""
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    add_results(parser)
     parser.add_argument("--out", type=Path, default=Path("results/studies/exchange"), help="folder of plot and numbers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the last epoch's shares; write plot and `exchange.json`."""
-    try:
-        records = gather([args.results]).records
-    except BoardError as error:
-        print(error)
-        return 2
     found: dict[str, dict[str, list[Curves]]] = {}
-    for record in records:
+    for record in gather([args.results]).records:
         if layers := curves(record):
             found.setdefault(record.dataset, {}).setdefault(record.label, []).append(layers)
     if not found:
-        print(f"no record in {args.results} has shares of exchanged channels: `polymodal run exchange` makes some")
-        return 2
+        raise UsageError(f"no record in {args.results} has shares of exchanged channels: run `polymodal run exchange`")
     args.out.mkdir(parents=True, exist_ok=True)
     print(f"{'dataset':16}{'method':36}share of exchanged channels per layer after the last epoch, mean of seeds")
     for dataset, methods in found.items():

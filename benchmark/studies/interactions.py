@@ -29,8 +29,10 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from benchmark.arguments import add_json, at_least
+from benchmark.errors import UsageError
 from benchmark.matrix import read
-from benchmark.options import UsageError, plain, resolve
+from benchmark.options import plain, resolve
 from benchmark.plan import build_dataset
 from benchmark.studies._interaction_truth import exact_joint
 from benchmark.studies._modality_features import HELD_OUT, Features, Floats, Source, features_of
@@ -119,7 +121,7 @@ def study(
     Args:
         recipe: Of the networks whose features are clustered.
         features: Where they come from; None takes those that one modality learns alone, unless neither learns anything.
-        clusters: Per modality; None takes as many as classes, but 8 to 20 (spec 4.5).
+        clusters: Per modality; None takes as many as classes, but 8 to 20.
         shuffles: Of the held-out labels.
     """
     labels = _labels(data)
@@ -321,24 +323,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", choices=("unimodal", "joint", "raw"), help="what is clustered (default unimodal)")
     parser.add_argument("--raw", dest="features", action="store_const", const="raw", help="the same as --features raw")
     parser.add_argument("--clusters", type=int, help="per modality (default: as many as classes, but 8 to 20)")
-    parser.add_argument("--shuffles", type=int, default=10, help="of the labels, for the control")
+    parser.add_argument("--shuffles", type=at_least(1), default=10, help="of the labels, for the control")
     parser.add_argument("--seed", type=int, default=0, help="of training, clusters and shuffles")
     parser.add_argument("--matrix", default="core", help="whose recipe trains the features (default: core)")
     parser.add_argument("--results", metavar="DIR", help="records whose scores are shown beside")
     parser.add_argument("--out", type=Path, default=Path("results/studies/interactions"), help="folder of the figure")
-    parser.add_argument("--json", action="store_true", help="print the numbers instead of the table")
+    add_json(parser, "print the numbers instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; write figure and numbers."""
-    try:
-        data = build_dataset(args.dataset, {})
-        pair = _pair(data, args.modalities)
-        _check(data, args)
-        scores, scores_of = _scores(args.results, args.dataset)
-    except (KeyError, ValueError, OSError) as error:
-        print(error.args[0] if error.args else error)
-        return 2
+    data = build_dataset(args.dataset, {})
+    pair = _pair(data, args.modalities)
+    _check(data, args)
+    scores, scores_of = _scores(args.results, args.dataset)
     matrix = read(args.matrix)
     recipe = {**matrix.recipe, **matrix.recipes.get(args.dataset, {})}
     found = study(
@@ -377,8 +375,6 @@ def _check(data: DataModule, args: argparse.Namespace) -> None:
         raise UsageError(f"{task.name} is a {task.target} task; the study needs one class or number per row")
     if args.clusters is not None and not 2 <= args.clusters <= 50:
         raise UsageError(f"--clusters must be 2 to 50, got {args.clusters}")
-    if args.shuffles < 1:
-        raise UsageError(f"--shuffles must be at least 1, got {args.shuffles}")
 
 
 def _scores(folder: str | None, dataset: str) -> tuple[dict[str, list[float]], str]:
