@@ -58,9 +58,13 @@ def _show(name: str, results: list) -> None:
     from rich.markup import escape
 
     console = Console()
+    marks = {"pass": "[green]pass[/green]", "warn": "[yellow]warn[/yellow]", "fail": "[red]FAIL[/red]"}
+    counts = dict.fromkeys(marks, 0)
     for result in results:
-        mark = "[green]pass[/green]" if result.passed else "[red]FAIL[/red]"
-        detail = f"  {escape(result.detail)}" if result.detail else ""
-        console.print(f"{mark}  {result.check:<10} {result.probe:<16}{detail}", soft_wrap=True)
-    failed = sum(not result.passed for result in results)
-    console.print(f"{name}: {len(results) - failed} checks pass, {failed} fail")
+        verdict = "fail" if not result.passed else "warn" if result.warning else "pass"
+        counts[verdict] += 1
+        said = escape("  ".join(filter(None, (result.variant, result.detail))))
+        console.print(f"{marks[verdict]}  {result.check:<10} {result.probe:<16}  {said}".rstrip(), soft_wrap=True)
+    passed = counts["pass"] + counts["warn"]
+    warned = f" ({counts['warn']} with a warning)" if counts["warn"] else ""
+    console.print(f"{name}: {passed} checks pass{warned}, {counts['fail']} fail")

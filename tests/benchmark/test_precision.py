@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmark import precision
-from benchmark.conformance.methods import RECIPE
+from benchmark.conformance.case import RECIPE
 from benchmark.conformance.probe import Probe
 from benchmark.options import UsageError
 from benchmark.precision import check_precision
