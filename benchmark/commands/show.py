@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_json, add_results
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from leaderboard.record import Record
     from leaderboard.store import Store
@@ -58,7 +60,6 @@ def find(cell: str, store: Store) -> Record:
 
 def _show(record: Record, console: Console) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     console.print(
         f"[bold]{escape(record.label)}[/bold] on {escape(record.dataset)}, seed {record.seed} ({record.track})"
@@ -73,12 +74,7 @@ def _show(record: Record, console: Console) -> None:
         return
     bayes = f", best possible {record.bayes:.4f}" if record.bayes is not None else ""
     console.print(f"{record.metric} {record.clean:.4f} on {record.rows:,} rows (trivial {record.trivial:.4f}{bayes})")
-    table = Table("condition", record.metric, "calibration", "weights")
-    for c in record.conditions:
-        calibration = " ".join(f"{k} {v:.3f}" for k, v in c.calibration.items())
-        weights = " ".join(f"{w:.2f}" for w in c.weights or ())
-        table.add_row(c.id, f"{c.score:.4f}", calibration, weights)
-    console.print(table)
+    console.print(_conditions(record))
     for stage in record.training:
         console.print(
             f"stage {stage['name']}: {stage['epochs']} epochs, {stage['steps']} steps, best epoch "
@@ -86,4 +82,28 @@ def _show(record: Record, console: Console) -> None:
         )
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:
-            console.print(f"{title}: " + ", ".join(f"{k} {v:.4g}" for k, v in values.items() if v is not None))
+            console.print(f"{title}: {_numbers(values)}")
+
+
+def _conditions(record: Record) -> Table:
+    """A line per condition; columns that no condition fills are left out."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    extras = {
+        "calibration": [_numbers(c.calibration) for c in record.conditions],
+        "weights": [" ".join(f"{w:.2f}" for w in c.weights or ()) for c in record.conditions],
+        "diagnostics": [_numbers(c.diagnostics) for c in record.conditions],
+    }
+    shown = {name: column for name, column in extras.items() if any(column)}
+    table = Table()
+    table.add_column("condition", overflow="fold")  # names that are cut off look alike
+    for name in (record.metric, *shown):
+        table.add_column(name)
+    for c, *rest in zip(record.conditions, *shown.values(), strict=True):
+        table.add_row(escape(c.id), f"{c.score:.4f}", *map(escape, rest))
+    return table
+
+
+def _numbers(values: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if value is not None)

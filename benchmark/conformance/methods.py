@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from benchmark.conformance.case import RECIPE, Case
+from benchmark.conformance.case import RECIPE, Case, answer
 from benchmark.conformance.probe import PROBES, Probe
 from benchmark.conformance.report import Doubtful, Result, require, run_check, where
 from benchmark.conformance.training import check_fit, check_gradients
@@ -114,29 +115,42 @@ def _require_shape(
     require(fits, f"`{station}` must return [{said}], got {list(x.shape)}{hint}{where(function)}")
 
 
+class _Shares(TorchFunctionMode):
+    """The sizes of what softmaxes and means are taken over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: set[int] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        dim = (kwargs or {}).get("dim", args[1] if len(args) > 1 else None)
+        if func.__name__ in ("softmax", "mean") and isinstance(dim, int):
+            self.sizes.add(args[0].shape[dim])
+        return func(*args, **(kwargs or {}))
+
+
 def _check_present(case: Case) -> None:
-    """Absent modalities have no weight; who never looks at `present` is told what that means."""
-    method, batch = case.build().eval(), case.batch(8)
-    blind = True
-    for m in range(len(case.task.modalities)):
+    """Absent modalities have no weight, nor a share in a softmax or mean of who never looks at `present`."""
+    method, batch, count = case.build().eval(), case.batch(8), len(case.task.modalities)
+    is_blind, shares = True, _Shares()
+    for m in range(count):
         present = batch.present.clone()
         present[::2, m] = False
-        with torch.no_grad():
-            out = method(batch.inputs, present)
-            weights, everyone = method.weights(out.z, present), torch.ones_like(present)
-            again = method.pool(out.tokens, everyone).where(present.unsqueeze(-1), 0)
-            blind &= torch.equal(again, out.z) and torch.equal(method.fuse(out.z, everyone), out.fused)
+        everyone = torch.ones_like(present)
+        out = answer(method, batch._replace(present=present))
+        with torch.no_grad(), shares:
+            weights, untold = method.weights(out.z, present), method.fuse(out.z, everyone)
+        is_blind &= torch.equal(untold, out.fused)
         if weights is not None:
-            _require_shape("weights", weights.unsqueeze(-1), (8, len(case.task.modalities), 1), method.weights)
+            _require_shape("weights", weights.unsqueeze(-1), (8, count, 1), method.weights)
             require(
                 bool((weights[~present] == 0).all()),
-                f"`weights` must be 0 where `present` is False: mask scores with -inf before a softmax"
-                f"{where(method.weights)}",
+                f"`weights` must be 0 where `present` is False: mask with -inf before a softmax{where(method.weights)}",
             )
-    if blind:
+    if is_blind and count in shares.sizes:
         raise Doubtful(
-            "nothing here looks at `present`: an absent modality is zeros. That is right where zero is neutral (a sum, "
-            f"a concatenation); a softmax, a mean or a product over modalities must mask{where(method.fuse)}"
+            "`fuse` takes a softmax or a mean over modalities and never looks at `present`: absent ones, which are "
+            f"zeros, have their share. Mask them{where(method.fuse)}"
         )
 
 

@@ -43,7 +43,7 @@ def test_a_cause_is_said_once_in_words_with_its_place(name: str, check_name: str
 def test_who_ignores_what_is_absent_is_warned_once() -> None:
     (warning,) = [result for result in check("ignores_present") if result.warning]
     assert warning.passed and warning.check == "present"
-    assert "nothing here looks at `present`" in warning.detail
+    assert "`fuse` takes a softmax or a mean over modalities and never looks at `present`" in warning.detail
     assert warning.detail.endswith(f"; broken_methods.py:{line('ignores_present')}")
 
 

@@ -7,8 +7,7 @@ import pytest
 from benchmark.errors import UsageError
 from benchmark.matrix import DEFAULT, parse, read, shipped, with_arguments
 from benchmark.plan import make_plan
-
-SMALL = {"datasets": [{"name": "interactions_xor", "rows": 200}], "methods": ["concat"], "conditions": "none"}
+from tests.benchmark.conftest import SMALL, planned
 
 
 def test_shipped_matrices_are_read() -> None:
@@ -70,8 +69,8 @@ def test_unknown_names_are_named(change: dict, message: str) -> None:
     ],
 )
 def test_bad_values_are_errors_of_the_plan(change: dict, message: str) -> None:
-    with pytest.raises(UsageError, match=r"file\.toml") as error:
-        make_plan(parse({**SMALL, **change}, "file.toml"))
+    with pytest.raises(UsageError, match=r"test\.toml") as error:
+        planned(**change)
     assert message in str(error.value)
 
 
@@ -85,27 +84,27 @@ def test_truncated_toml(tmp_path: Path) -> None:
 
 
 def test_lists_are_axes_and_seeds_count() -> None:
-    plan = make_plan(parse({**SMALL, "methods": {"concat": {"hidden": [16, 32]}}, "seeds": 3, "baselines": False}, "f"))
+    plan = planned(methods={"concat": {"hidden": [16, 32]}}, seeds=3)
     assert len(plan.cells) == 6
     assert {c.label for c in plan.cells} == {"concat[hidden=16]", "concat[hidden=32]"}
 
 
 def test_a_list_is_the_value_of_an_option_that_is_a_sequence() -> None:
-    one = make_plan(parse({**SMALL, "datasets": [{"name": "interactions_xor", "rows": 200, "mu": [2.0, 2.0]}]}, "f"))
+    one = planned(datasets=[{"name": "interactions_xor", "rows": 200, "mu": [2.0, 2.0]}])
     assert one.cells[0].dataset_options["mu"] == [2.0, 2.0]
     axis = [{"name": "interactions_xor", "rows": 200, "mu": [[2.0, 2.0], [1.0, 1.0]]}]
-    two = make_plan(parse({**SMALL, "datasets": axis}, "f"))
+    two = planned(datasets=axis)
     assert len({str(c.dataset_options) for c in two.cells}) == 2
 
 
 def test_unimodal_expands_and_baselines_are_added() -> None:
-    plan = make_plan(parse({**SMALL, "methods": ["additive"]}, "f"))
+    plan = planned(methods=["additive"], baselines=True)
     assert {c.label for c in plan.cells} == {"additive", "concat", "unimodal[a]", "unimodal[b]"}
     assert plan.added == ("concat", "unimodal")
 
 
 def test_not_applicable_is_listed_with_its_reason() -> None:
-    plan = make_plan(parse({**SMALL, "methods": [{"name": "unimodal", "modality": "image"}]}, "f"))
+    plan = planned(methods=[{"name": "unimodal", "modality": "image"}])
     (left,) = plan.not_applicable
     assert left.label == "unimodal[image]" and "no modality 'image'" in left.reason
 

@@ -10,24 +10,17 @@ import torch
 from benchmark.executors import pool as pool_
 from benchmark.executors.local import default_workers, gpus_of
 from benchmark.executors.pool import Backend, Message, Pool, ResultsLost, Settings, Stop, Worker, WorkerDied
-from benchmark.matrix import parse
-from benchmark.plan import Cell, make_plan
+from benchmark.plan import Cell
 from benchmark.runner import write_failure
 from leaderboard.store import Store
+from tests.benchmark.conftest import planned
 
 Answer = Callable[[Cell], Message | None]
 
 
 @pytest.fixture(scope="module")
 def cells() -> tuple[Cell, ...]:
-    matrix = {
-        "methods": ["concat"],
-        "datasets": ["interactions_xor"],
-        "seeds": 4,
-        "conditions": "none",
-        "baselines": False,
-    }
-    return make_plan(parse(matrix, "test")).cells
+    return planned(seeds=4).cells
 
 
 class Actor(Worker):

@@ -11,7 +11,7 @@ import pytest
 
 from benchmark.cli import commands, parser
 from leaderboard.store import Store
-from tests.benchmark.conftest import numbers
+from tests.benchmark.conftest import FAULTY, numbers
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -46,15 +46,13 @@ def test_truncated_record_is_named_by_validate_and_run_again(polymodal: Call, ma
     assert numbers(tmp_path / "results") == before
 
 
-def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
-    polymodal: Call, plugin: Path, matrix: Path, tmp_path: Path
-) -> None:
-    names = "raises,not_finite,well_behaved"
-    done = polymodal("run", matrix, "--plugin", plugin, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
+def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    names = "raises,not_finite,steady"
+    done = polymodal("run", matrix, "--plugin", FAULTY, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
     assert done.returncode == 1
     assert "3 cells: 1 run, 0 cached, 2 failed" in done.stdout
     by_name = {r.method: r for r in Store(tmp_path / "results").scan().records}
-    assert by_name["well_behaved"].status == "ok"
+    assert by_name["steady"].status == "ok"
     assert by_name["raises"].error and by_name["raises"].error["message"] == "on purpose"
     assert "auxiliary" in by_name["raises"].error["traceback"]
     assert (
@@ -64,6 +62,9 @@ def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
     assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
     shown = polymodal("show", by_name["raises"].cell)
     assert shown.returncode == 0 and "on purpose" in shown.stdout
+    shown = polymodal("show", by_name["steady"].cell)
+    for condition, seen in (("clean", 2), ("missing:a", 1)):
+        assert re.search(rf"{condition} .* modalities_seen {seen} ", shown.stdout), shown.stdout
 
 
 def test_bad_input_is_one_message_and_exit_code_two(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
