@@ -1,8 +1,7 @@
 """What is exactly known of an interaction task: the joint distribution of two signals and the label.
 
-The label is a function of hidden signs and the signal of a modality is a sign seen through the Gaussian channel (spec
-5.3), so the distribution of two binned signals and the label is a sum over the signs of products of normal
-probabilities: no sampling.
+The label is a function of hidden signs and the signal of a modality is a sign plus Gaussian noise, so the distribution
+of two binned signals and the label is a sum over the signs of products of normal probabilities: no sampling.
 """
 
 from __future__ import annotations
