@@ -63,10 +63,10 @@ def add_matrix(parser: ArgumentParser) -> None:
 
 def names(text: str) -> list[str]:
     """`a,b` as a list."""
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
+    given = [name.strip() for name in text.split(",")]
+    if not all(given):
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
-    return found
+    return given
 
 
 def at_least(least: int) -> Any:

@@ -66,11 +66,11 @@ def choose(store: Store, cells: list[str], dataset: str | None) -> list[Record]:
     """
     done = [record for record in store.scan().records if record.status == "ok"]
     if dataset is not None:
-        found = [r for r in done if r.dataset == dataset and r.family == "attention"]
-        if not found:
+        matching = [r for r in done if r.dataset == dataset and r.family == "attention"]
+        if not matching:
             raise ValueError(f"no trained attention method on {dataset!r} in {store.folder}")
-        first = min(r.seed for r in found)
-        return sorted((r for r in found if r.seed == first), key=lambda r: r.label)
+        first = min(r.seed for r in matching)
+        return sorted((r for r in matching if r.seed == first), key=lambda r: r.label)
     if not cells:
         raise ValueError("name a CELL or a --dataset")
     return [_only(done, cell, store) for cell in cells]
@@ -95,8 +95,8 @@ def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> 
 
 
 def _only(records: list[Record], start: str, store: Store) -> Record:
-    found = [record for record in records if record.cell.startswith(start)]
-    if len(found) != 1:
-        what = "no successful cell" if not found else f"{len(found)} cells"
+    matching = [record for record in records if record.cell.startswith(start)]
+    if len(matching) != 1:
+        what = "no successful cell" if not matching else f"{len(matching)} cells"
         raise ValueError(f"{what} in {store.folder} with an id that starts with {start!r}")
-    return found[0]
+    return matching[0]

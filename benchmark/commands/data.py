@@ -225,13 +225,13 @@ def _stored(datamodule: DataModule) -> list[Any]:
 
     from datamodules.base import Gathered
 
-    found: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
     for split in datamodule.splits.values():
         for value in (*split.inputs.values(), split.target):
             for tensor in (value.values, value.index) if isinstance(value, Gathered) else (value,):
                 if isinstance(tensor, Tensor):  # what is read on demand takes no memory
-                    found[tensor.untyped_storage().data_ptr()] = tensor
-    return list(found.values())
+                    tensors[tensor.untyped_storage().data_ptr()] = tensor
+    return list(tensors.values())
 
 
 def _megabytes(tensor: Any) -> float:

@@ -55,14 +55,14 @@ def _python() -> str:
 
 
 def _packages() -> str:
-    found = []
+    versions = []
     for name in _PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             if name != "ray":  # an extra
                 raise
-    return ", ".join(found)
+    return ", ".join(versions)
 
 
 def _devices() -> str:

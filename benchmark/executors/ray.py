@@ -52,11 +52,11 @@ def code_digest(plugins: Sequence[str]) -> str:
     """A hash of this project's code and the plugins: a machine with other code would write wrong records."""
     root = Path(__file__).parents[2]
     own = [p for name in ("benchmark", "datamodules", "leaderboard", "methods") for p in (root / name).rglob("*.py")]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in [*sorted(own), *map(Path, plugins)]:
         name = path.relative_to(root) if path in own else path.name
-        found.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()[:12]
+        digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
     test = data.splits["test"]
     labels, inputs = test.target, {name: test.inputs[name][:] for name in data.task.names}
     raw = torch.cat([x.flatten(1).float() for x in inputs.values()], dim=1)
-    found = [
+    known = [
         Floor("random ranking", {1: trivial_score(data.task, data.splits["train"].target, labels, test.gallery)}, None),
         _floor("raw features", [raw], data),
     ]
@@ -136,7 +136,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
         with torch.no_grad():
             rows = [method(batch.inputs, batch.present).fused for batch in data.test_dataloader()]
         untrained.append(torch.cat(rows))
-    return [*found, _floor(f"untrained network, {seeds} seeds", untrained, data)]
+    return [*known, _floor(f"untrained network, {seeds} seeds", untrained, data)]
 
 
 def _floor(name: str, embeddings: Sequence[Tensor], data: DataModule) -> Floor:
@@ -187,13 +187,13 @@ def _run_floors(args: argparse.Namespace) -> int:
     assert isinstance(data, DataModule)
     if data.task.target != "retrieval":
         raise UsageError(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
-    found = floors(data, args.seeds, args.embedding)
+    measured = floors(data, args.seeds, args.embedding)
     print(f"{args.floors}: recall on unseen classes of what learnt nothing")
     print(f"{'floor':32}" + "".join(f"{f'R@{k}':>8}" for k in data.task.ks) + f"{'NMI':>8}")
-    for floor in found:
+    for floor in measured:
         cells = [floor.recall.get(k) for k in data.task.ks] + [floor.nmi]
         print(f"{floor.name:32}" + "".join(f"{'':>8}" if v is None else f"{v:8.3f}" for v in cells))
-    _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in found])
+    _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in measured])
     return 0
 
 
