@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from benchmark.plan import Plan
 
 ArgumentParser = argparse.ArgumentParser
@@ -101,6 +103,14 @@ def cells(text: str) -> slice:
     if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
         raise argparse.ArgumentTypeError(f"must be I:J with I <= J, got {text!r}")
     return slice(int(first), int(last))
+
+
+def console_of(width: int) -> Console:
+    """A console for tables; a pipe has no width, and no table is wrapped or cut for it."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=width)
 
 
 def use_data(arguments: argparse.Namespace) -> None:

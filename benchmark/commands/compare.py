@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, add_json
+from benchmark.arguments import RESULTS, add_board, add_json, console_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,12 +69,7 @@ def _draw(found: Comparison, folder: Path) -> str:
 
 
 def _show(found: Comparison) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # A pipe has no width: never wrap or cut a table for it.
-        console = Console(highlight=False, width=200)
+    console = console_of(width=200)
     console.print(f"{found.a} against {found.b}; positive: {found.a} is better.\n", markup=False)
     _show_differences(console, found)
     _show_rows(console, found)

@@ -68,10 +68,11 @@ def _packages() -> str:
 def _devices() -> str:
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from benchmark.executors.pool import cores
+
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     gpu = ", ".join(gpus) or ("MPS" if torch.backends.mps.is_available() else "no GPU")
-    return f"{cores} cores, {gpu}"
+    return f"{cores()} cores, {gpu}"
 
 
 def _registries() -> str:

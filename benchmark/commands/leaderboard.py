@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, names
+from benchmark.arguments import RESULTS, add_board, console_of, names
 
 if TYPE_CHECKING:
     from leaderboard.board import Board
@@ -93,14 +93,9 @@ def _print_or_save(text: str, args: argparse.Namespace) -> int:
 
 
 def _show(boards: tuple[Board, ...], view: str) -> None:
-    from rich.console import Console
-
     from leaderboard import tables
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # A pipe has no width: never wrap or cut a table for it.
-        console = Console(highlight=False, width=400)
+    console = console_of(width=400)
     for board in boards:
         console.print(tables.terminal(tables.table(board, view)))
 

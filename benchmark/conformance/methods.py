@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from benchmark.conformance.case import RECIPE, Case, answer
@@ -98,9 +98,10 @@ def _check_shapes(case: Case) -> None:
     z = method.pool(tokens, batch.present)
     _require_shape("pool", z, (rows, len(case.task.modalities), None), method.pool)
     fused = method.fuse(z, batch.present)
-    # Who predicts otherwise than by the base's head knows the width.
-    plain_head = isinstance(method.head, nn.Linear) and type(method).predict is Method.predict
-    _require_shape("fuse", fused, (rows, method.head.in_features if plain_head else None), method.fuse)
+    # Who predicts otherwise than by the base's head may fuse to any width.
+    usual = method.head if type(method).predict is Method.predict else None
+    width = None if usual is None else usual.in_features
+    _require_shape("fuse", fused, (rows, width), method.fuse)
     if case.task.num_outputs:
         hint = " (pass `fused_dim` to `super().__init__`, or return logits from `fuse`)"
         _require_shape("predict", method.predict(fused), (rows, case.task.num_outputs), method.predict, hint)

@@ -24,6 +24,8 @@ from benchmark.executors.pool import (
     Stop,
     Worker,
     WorkerDied,
+    cores,
+    prepare_worker,
     record_failure,
     run_and_report,
 )
@@ -58,8 +60,7 @@ def default_workers(per_gpu: int = 1, devices: int = 1, device: str = "auto") ->
         if devices > 1 and per_gpu > 1:
             raise ValueError("--workers-per-gpu packs cells of one device; these take several GPUs each")
         return gpus // devices * per_gpu
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // devices)
+    return max(1, cores() // devices)
 
 
 def gpus_of(slot: int, devices: int, count: int, visible: str | None = None) -> str:
@@ -180,16 +181,7 @@ def _work(pipe: Connection, settings: Settings, gpus: str | None, parent: int) -
         signal.signal(number, signal.SIG_IGN)
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # before CUDA wakes up
-    import torch
-
-    import benchmark.runner  # noqa: F401 - now, so that no cell's time counts it
-    from datamodules.registry import load_plugin
-
-    if gpus is None:
-        torch.set_num_threads(1)
-    for plugin in settings.plugins:
-        load_plugin(plugin)
-    store = Store(settings.results)
+    store = prepare_worker(settings, one_thread=gpus is None)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(Message("ready"))
         while (cell := pipe.recv()) is not None:

@@ -6,6 +6,7 @@ An executor provides a `Backend`: it starts workers and passes on what they say.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -245,6 +246,29 @@ def record_failure(cell: Cell, store: Store, error: RuntimeError) -> Record | Re
             f"cannot write to the results folder {store.folder} any more: {blocked}. Nothing more was started; what "
             f"has no record runs again with the same command. Last cell: {cell.id}: {error}"
         )
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_worker(settings: Settings, one_thread: bool) -> Store:
+    """Import everything, once per worker, so that no cell's time counts it.
+
+    Args:
+        one_thread: On a CPU, as everywhere: sums of floats depend on the number of threads.
+    """
+    import torch
+
+    import benchmark.runner  # noqa: F401 - what cells need
+    from datamodules.registry import load_plugin
+
+    if one_thread:
+        torch.set_num_threads(1)
+    for plugin in settings.plugins:
+        load_plugin(plugin)
+    return Store(settings.results)
 
 
 def run_and_report(cell: Cell, store: Store, settings: Settings) -> Message:

@@ -20,10 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.executors.pool import Backend, Message, Pool, Settings, Stop, Worker, run_and_report
+from benchmark.executors.pool import (
+    Backend,
+    Message,
+    Pool,
+    Settings,
+    Stop,
+    Worker,
+    cores,
+    prepare_worker,
+    run_and_report,
+)
 from benchmark.plan import Cell
 from leaderboard.record import Record
-from leaderboard.store import Store
 
 _LOOK = 10.0  # seconds between looks at the size of the cluster
 _PATIENCE = 60.0  # seconds without any worker after which we say so
@@ -71,11 +80,10 @@ def _cluster(cells: Sequence[Cell], settings: Settings) -> Iterator[None]:
         if settings.ray_address:
             ray.init(address=settings.ray_address, **quiet)
         else:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             wanted = (settings.workers or 1) * _devices(cells)
             ray.init(
                 address="local",
-                num_cpus=max(cores, wanted),
+                num_cpus=max(cores(), wanted),
                 include_dashboard=False,
                 object_store_memory=_OBJECTS,
                 _node_ip_address="127.0.0.1",
@@ -218,14 +226,7 @@ class CellWorker:
         os.environ.update(environment)
         import torch
 
-        import benchmark.runner  # noqa: F401 - now, so that no cell's time counts it
-        from datamodules.registry import load_plugin
-
-        if not torch.cuda.is_available():
-            torch.set_num_threads(1)  # as everywhere: sums of floats depend on it
-        for plugin in settings.plugins:
-            load_plugin(plugin)
-        self.settings, self.store = settings, Store(settings.results)
+        self.settings, self.store = settings, prepare_worker(settings, one_thread=not torch.cuda.is_available())
         return Message("ready")
 
     def run(self, cell: Cell) -> Message:
