@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.options import UsageError, divide, resolve
+from benchmark.errors import UsageError
+from benchmark.options import divide, resolve
 from datamodules.base import DataModule
 from datamodules.encoders.features import Features
 from datamodules.options import convert, parameters

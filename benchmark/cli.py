@@ -25,12 +25,12 @@ _EPILOG = """examples:
 def commands() -> dict[str, ModuleType]:
     """Every command, the everyday ones first."""
     folder = Path(__file__).parent / "commands"
-    found = {}
+    modules = {}
     for info in pkgutil.iter_modules([str(folder)]):
         module = importlib.import_module(f"benchmark.commands.{info.name}")
-        found[module.NAME] = module
+        modules[module.NAME] = module
     rank = {name: i for i, name in enumerate(_ORDER)}
-    return dict(sorted(found.items(), key=lambda item: (rank.get(item[0], len(rank)), item[0])))
+    return dict(sorted(modules.items(), key=lambda item: (rank.get(item[0], len(rank)), item[0])))
 
 
 def parser() -> argparse.ArgumentParser:

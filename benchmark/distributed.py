@@ -30,9 +30,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from benchmark.build import build_dataset, build_method
 from benchmark.cost import peak, reset_peak
+from benchmark.errors import UsageError
 from benchmark.executors.lifeline import die_with
 from benchmark.loggers import Log
-from benchmark.options import UsageError
 from benchmark.seeds import seed_all
 from benchmark.trainer import TrainerOptions, fit, own_signals, root_device
 from datamodules.registry import load_plugin, loaded_plugins

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmark.errors import UsageError
+
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
 
@@ -32,9 +34,6 @@ def check_logger(name: str | None) -> None:
     """
     if name is None:
         return
-    # Only the error needs it, and it costs the import of torch.
-    from benchmark.options import UsageError
-
     if name not in _PACKAGES:
         raise UsageError(f"no logger {name!r}. Known: {', '.join(LOGGERS)}")
     wanted = _PACKAGES[name]

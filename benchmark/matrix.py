@@ -11,18 +11,30 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
+from benchmark.errors import UsageError
+from datamodules.options import Count, Natural, convert
 from datamodules.registry import Registry, datasets, did_you_mean
 from methods.registry import methods
 
 FOLDER = Path(__file__).parent / "matrices"
 DEFAULT = "quick"
-_KEYS = ("seeds", "conditions", "methods", "datasets", "recipe", "recipes", "trainer", "baselines", "exclude")
-
-
-class MatrixError(ValueError):
-    """A matrix that cannot be run; the message names file, key and, where one is close, the name that was meant."""
+_Table = dict[str, Any]
+# What a matrix may say. Methods and datasets are lists of names and tables, or a table of tables, or "all".
+_KEYS: dict[str, Any] = {
+    "seeds": Count | Annotated[list[Natural], Meta(min_length=1)],
+    "conditions": str | list[str],
+    "methods": Literal["all"] | list[str | _Table] | dict[str, _Table],
+    "datasets": Literal["all"] | list[str | _Table] | dict[str, _Table],
+    "recipe": _Table,
+    "recipes": dict[str, _Table],
+    "trainer": _Table,
+    "baselines": bool,
+    "exclude": list[str],
+}
 
 
 @dataclass(frozen=True)
@@ -63,27 +75,31 @@ def read(name: str) -> Matrix:
     """Read a matrix file, or a shipped matrix by name.
 
     Raises:
-        MatrixError: If it cannot be read or says something unknown.
+        UsageError: If it cannot be read or says something unknown.
     """
     path = Path(name)
     if not path.suffix and name in shipped():
         path = shipped()[name]
     if not path.is_file():
-        raise MatrixError(
+        raise UsageError(
             f"no matrix {name!r}: neither a file nor a shipped one. {did_you_mean(name, tuple(shipped()))}"
         )
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MatrixError(f"{path.name} is not valid TOML: {error}") from None
+        raise UsageError(f"{path.name} is not valid TOML: {error}") from None
     return parse(raw, path.name)
 
 
 def parse(raw: Mapping[str, Any], source: str) -> Matrix:
     """A matrix from its tables."""
-    for key in raw:
+    for key, value in raw.items():
         if key not in _KEYS:
-            raise MatrixError(f"{source}: no key `{key}` in a matrix. {did_you_mean(key, _KEYS)}")
+            raise UsageError(f"{source}: no key `{key}` in a matrix. {did_you_mean(key, tuple(_KEYS))}")
+        try:
+            convert(key, _KEYS[key], value)
+        except ValueError as error:
+            raise UsageError(f"{source}: {error}") from None
     excluded = raw.get("exclude", [])
     for name in excluded:
         _known(methods, name, source, "exclude")
@@ -95,12 +111,12 @@ def parse(raw: Mapping[str, Any], source: str) -> Matrix:
         source=source,
         methods=chosen,
         datasets=_choices(raw.get("datasets", []), datasets, source, "datasets"),
-        seeds=_seeds(raw.get("seeds", 1), source),
+        seeds=_seeds(raw.get("seeds", 1)),
         conditions=tuple(conditions) if isinstance(conditions, list) else conditions,
-        recipe=_table(raw, "recipe", source),
-        recipes=_table(raw, "recipes", source),
-        trainer=_table(raw, "trainer", source),
-        baselines=bool(raw.get("baselines", True)),
+        recipe=raw.get("recipe", {}),
+        recipes=raw.get("recipes", {}),
+        trainer=raw.get("trainer", {}),
+        baselines=raw.get("baselines", True),
     )
 
 
@@ -121,10 +137,11 @@ def with_arguments(
     if dataset_names is not None:
         matrix = replace(matrix, datasets=_pick(dataset_names, datasets, matrix.datasets, "--datasets"))
     if seeds is not None:
-        matrix = replace(matrix, seeds=_seeds(seeds, "--seeds"))
+        matrix = replace(matrix, seeds=_seeds(seeds))
     if conditions is not None:
-        names = tuple(conditions.split(","))
-        matrix = replace(matrix, conditions=conditions if len(names) == 1 and conditions in _SETS else names)
+        from benchmark.conditions import SETS  # here: it imports torch, which reading a matrix does without
+
+        matrix = replace(matrix, conditions=conditions if conditions in SETS else tuple(conditions.split(",")))
     if trainer:
         matrix = replace(matrix, trainer={**matrix.trainer, **trainer})
     if baselines is not None:
@@ -134,15 +151,12 @@ def with_arguments(
     return matrix
 
 
-_SETS = ("standard", "full", "none")
-
-
 def _set(matrix: Matrix, setting: str) -> Matrix:
     """Apply one `--set name.key=value`: an option of a method or dataset, or a part of the recipe or trainer."""
     target, separator, text = setting.partition("=")
     name, dot, key = target.strip().rpartition(".")
     if not separator or not dot:
-        raise MatrixError(f"--set takes NAME.KEY=VALUE, got {setting!r}")
+        raise UsageError(f"--set takes NAME.KEY=VALUE, got {setting!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -161,7 +175,7 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
             ]
             return replace(matrix, **{kind: tuple(changed)})
     known = ("recipe", "trainer", *(c.name for c in (*matrix.methods, *matrix.datasets)))
-    raise MatrixError(f"{where}: nothing named {name!r} in this matrix. {did_you_mean(name, known)}")
+    raise UsageError(f"{where}: nothing named {name!r} in this matrix. {did_you_mean(name, known)}")
 
 
 def _pick(names: Sequence[str], registry: Registry, given: tuple[Choice, ...], where: str) -> tuple[Choice, ...]:
@@ -179,34 +193,22 @@ def _choices(raw: Any, registry: Registry, source: str, key: str) -> tuple[Choic
         return tuple(Choice(name, where=f"{source}, {key}") for name in registry.names())
     if isinstance(raw, Mapping):
         raw = [{"name": name, **options} for name, options in raw.items()]
-    if not isinstance(raw, list):
-        raise MatrixError(f"{source}: `{key}` must be a list or a table, got {raw!r}")
-    found = []
+    choices = []
     for item in raw:
         item = {"name": item} if isinstance(item, str) else dict(item)
         name = item.pop("name", None)
         if not isinstance(name, str):
-            raise MatrixError(f"{source}: an entry of `{key}` has no name: {item!r}")
+            raise UsageError(f"{source}: an entry of `{key}` has no name: {item!r}")
         _known(registry, name, source, key)
-        found.append(Choice(name, item, f"{source}, [{key}.{name}]"))
-    return tuple(found)
+        choices.append(Choice(name, item, f"{source}, [{key}.{name}]"))
+    return tuple(choices)
 
 
 def _known(registry: Registry, name: str, source: str, key: str) -> None:
     if name not in registry.names():
-        raise MatrixError(f"{registry.unknown(name)} ({', '.join(filter(None, (source, key)))})")
+        raise UsageError(f"{registry.unknown(name)} ({', '.join(filter(None, (source, key)))})")
 
 
-def _seeds(raw: Any, source: str) -> tuple[int, ...]:
-    if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
-        return tuple(range(raw))
-    if isinstance(raw, list) and raw and all(isinstance(s, int) and s >= 0 for s in raw):
-        return tuple(dict.fromkeys(raw))
-    raise MatrixError(f"{source}: `seeds` must be a number >= 1 or a list of seeds, got {raw!r}")
-
-
-def _table(raw: Mapping[str, Any], key: str, source: str) -> Mapping[str, Any]:
-    value = raw.get(key, {})
-    if not isinstance(value, Mapping):
-        raise MatrixError(f"{source}: `{key}` must be a table, got {value!r}")
-    return value
+def _seeds(raw: int | list[int]) -> tuple[int, ...]:
+    """Seeds 0..n-1, or those of a list."""
+    return tuple(range(raw)) if isinstance(raw, int) else tuple(dict.fromkeys(raw))

@@ -6,14 +6,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from benchmark.errors import UsageError
 from datamodules.options import convert, hints, is_sequence, parameters
 from datamodules.registry import did_you_mean
 from methods.base import Base
 from methods.registry import methods
-
-
-class UsageError(ValueError):
-    """Something the user wrote is wrong: the message says what, where, and what would be right."""
 
 
 def resolve(name: str, cls: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -15,9 +15,10 @@ import torch
 
 from benchmark import conditions
 from benchmark.build import resolve_dataset
+from benchmark.errors import UsageError
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.matrix import Choice, Matrix
-from benchmark.options import UsageError, axes, plain, resolve
+from benchmark.options import axes, plain, resolve
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
 from datamodules.registry import datasets, did_you_mean

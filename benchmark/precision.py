@@ -24,7 +24,7 @@ def check_precision(precision: str, device: str) -> None:
     """
     problem = _problem(precision, device)
     if problem is not None:
-        from benchmark.options import UsageError
+        from benchmark.errors import UsageError  # here: the child process runs this file and has nothing of ours
 
         raise UsageError(f"precision {precision!r} does not work on {device}: {problem}")
 
@@ -43,7 +43,6 @@ def _problem(precision: str, device: str) -> str | None:
 
 def _try(precision: str, device: str) -> str | None:
     """What happens to a child process that takes a training step in this precision; None if nothing does."""
-    # The file, not the module: the child needs torch and nothing of ours.
     command = [sys.executable, "-P", __file__, precision, device]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)

@@ -24,7 +24,8 @@ import torch
 from scipy.stats import qmc
 
 from benchmark.build import build_dataset, build_method
-from benchmark.options import UsageError, plain, resolve
+from benchmark.errors import UsageError
+from benchmark.options import plain, resolve
 from benchmark.plan import Plan
 from benchmark.seeds import derive
 from datamodules.spec import Task

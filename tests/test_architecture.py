@@ -1,12 +1,14 @@
-"""The corridor of design.md is visible in the imports."""
+"""One corridor, no going back: packages import in one direction, and files are where their names say."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmark.cli import commands
 from datamodules.registry import datasets
 from methods.registry import methods
 
@@ -20,15 +22,20 @@ ALLOWED = {
 }
 
 
-def imports(path: Path) -> set[str]:
-    """Top-level packages a file imports, anywhere in it."""
-    found = set()
+def modules(path: Path) -> set[str]:
+    """Modules a file imports, anywhere in it; and names from them, which may be modules too."""
+    seen = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            seen |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found.add(node.module.split(".")[0])
-    return found
+            seen |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return seen
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level packages a file imports."""
+    return {module.partition(".")[0] for module in modules(path)}
 
 
 def files(package: str) -> list[Path]:
@@ -69,6 +76,41 @@ def test_a_file_is_what_its_folder_says(package: str) -> None:
     assert stems - CONTRACT[package] - SEVERAL <= set(registry.names())
     own = {entry.name for entry in registry.entries() if entry.origin.partition(".")[0] == package}
     assert {name for name in own if not name.startswith("interactions_")} <= stems
+
+
+# (station, its caller), the rows of the table in CONTRIBUTING.md; the first has no caller.
+WALK = re.findall(
+    r"^\| `([\w/]+\.py)` \| .* \| (?:`([\w/]+\.py)`|the shell) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M
+)
+
+
+def test_the_walk_begins_at_the_shell_and_ends_at_the_page() -> None:
+    stations = [station for station, _ in WALK]
+    assert stations[0] == "benchmark/cli.py" and "benchmark/runner.py" in stations
+    assert {"leaderboard/store.py", "leaderboard/tables.py", "leaderboard/page/__init__.py"} <= set(stations)
+    assert len(set(stations)) == len(stations)
+
+
+@pytest.mark.parametrize(("station", "caller"), WALK)
+def test_every_station_of_the_walk_is_reached_from_the_one_before(station: str, caller: str) -> None:
+    assert (ROOT / station).is_file()
+    if not caller:
+        assert 'polymodal = "benchmark.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    elif caller == "benchmark/cli.py":  # commands are found by their folder
+        assert ROOT / station in [Path(str(command.__file__)) for command in commands().values()]
+    else:
+        name = station.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        assert name in modules(ROOT / caller), f"{caller} does not import {name}"
+    before = [first for first, _ in WALK]
+    assert not caller or before.index(caller) < before.index(station), "a station comes after its caller"
+
+
+def test_no_file_cites_what_does_not_ship() -> None:
+    paths = sorted((ROOT / "benchmark").glob("*/*.py"))
+    assert len(paths) > 30
+    for path in paths:
+        cited = re.search(r"\bspec(/| \d)|erratum E\d|design\.md|findings\.md", path.read_text())
+        assert not cited, f"{path.relative_to(ROOT)}: {cited}"
 
 
 def test_packages_are_typed() -> None:

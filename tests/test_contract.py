@@ -17,7 +17,7 @@ NEED_ARGUMENTS |= {"csv_views", "npz_views", "hub_image_text", "retrieval_pairs"
 
 def findings(results: list) -> list[str]:
     assert results
-    return [f"{r.check} {r.probe}: {r.detail}" for r in results if not r.passed]
+    return [str(result) for result in results if not result.passed]
 
 
 @pytest.mark.parametrize("name", methods.names())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmark.arguments import add_results
 
 if TYPE_CHECKING:
     from leaderboard.record import Record
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cells", nargs="*", metavar="CELL", help="cell ids, or the start of them")
     parser.add_argument("--dataset", metavar="NAME", help="all attention cells of this dataset, first seed")
     parser.add_argument("--rows", default=ROWS, metavar="I,J", help=f"rows of the test split (default: {ROWS})")
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    add_results(parser)
     parser.add_argument("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="picture to write")
 
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             f"cells of several datasets: {', '.join(sorted({r.cell.dataset for r in records}))}; draw one at a time"
         )
     path = draw(records, store, rows, args.output)
-    print(path, file=sys.stdout)
+    print(path)
     return 0
 
 
@@ -65,11 +66,11 @@ def choose(store: Store, cells: list[str], dataset: str | None) -> list[Record]:
     """
     done = [record for record in store.scan().records if record.status == "ok"]
     if dataset is not None:
-        found = [r for r in done if r.cell.dataset == dataset and r.cell.family == "attention"]
-        if not found:
+        matching = [r for r in done if r.cell.dataset == dataset and r.cell.family == "attention"]
+        if not matching:
             raise ValueError(f"no trained attention method on {dataset!r} in {store.folder}")
-        first = min(r.cell.seed for r in found)
-        return sorted((r for r in found if r.cell.seed == first), key=lambda r: r.cell.label)
+        first = min(r.cell.seed for r in matching)
+        return sorted((r for r in matching if r.cell.seed == first), key=lambda r: r.cell.label)
     if not cells:
         raise ValueError("name a CELL or a --dataset")
     return [_only(done, cell, store) for cell in cells]
@@ -94,8 +95,8 @@ def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> 
 
 
 def _only(records: list[Record], start: str, store: Store) -> Record:
-    found = [record for record in records if record.cell.startswith(start)]
-    if len(found) != 1:
-        what = "no successful cell" if not found else f"{len(found)} cells"
+    matching = [record for record in records if record.cell.startswith(start)]
+    if len(matching) != 1:
+        what = "no successful cell" if not matching else f"{len(matching)} cells"
         raise ValueError(f"{what} in {store.folder} with an id that starts with {start!r}")
-    return found[0]
+    return matching[0]

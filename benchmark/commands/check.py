@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from benchmark.arguments import add_data, add_json, use_data
+
 NAME = "check"
 HELP = "Check that a method, dataset or corruption keeps the contract; what fails says how to mend it."
 EXAMPLE = """examples:
@@ -18,22 +20,16 @@ Exit code: 0 all checks pass, 1 otherwise.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="a registered method, dataset or corruption")
-    parser.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers it")
-    parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_data(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import os
-
     from datamodules.corruptions.registry import corruptions
-    from datamodules.registry import datasets, did_you_mean, load_plugin
+    from datamodules.registry import datasets, did_you_mean
     from methods.registry import methods
 
-    if arguments.data:
-        os.environ["POLYMODAL_DATA"] = str(arguments.data)
-    for plugin in arguments.plugin:
-        load_plugin(plugin)
+    use_data(arguments)
     name = arguments.name
     known = (*methods.names(), *datasets.names(), *corruptions.names())
     if name not in known:
@@ -62,9 +58,13 @@ def _show(name: str, results: list) -> None:
     from rich.markup import escape
 
     console = Console()
+    marks = {"pass": "[green]pass[/green]", "warn": "[yellow]warn[/yellow]", "fail": "[red]FAIL[/red]"}
+    counts = dict.fromkeys(marks, 0)
     for result in results:
-        mark = "[green]pass[/green]" if result.passed else "[red]FAIL[/red]"
-        detail = f"  {escape(result.detail)}" if result.detail else ""
-        console.print(f"{mark}  {result.check:<10} {result.probe:<16}{detail}", soft_wrap=True)
-    failed = sum(not result.passed for result in results)
-    console.print(f"{name}: {len(results) - failed} checks pass, {failed} fail")
+        verdict = "fail" if not result.passed else "warn" if result.warning else "pass"
+        counts[verdict] += 1
+        said = escape("  ".join(filter(None, (result.variant, result.detail))))
+        console.print(f"{marks[verdict]}  {result.check:<10} {result.probe:<16}  {said}".rstrip(), soft_wrap=True)
+    passed = counts["pass"] + counts["warn"]
+    warned = f" ({counts['warn']} with a warning)" if counts["warn"] else ""
+    console.print(f"{name}: {passed} checks pass{warned}, {counts['fail']} fail")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmark.arguments import RESULTS, add_board, add_json, console_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,26 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="also every single condition")
     parser.add_argument("--rows", type=int, default=10, help="rows that differ most, per dataset (default: 10)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the picture [results/leaderboard]")
-    parser.add_argument("--json", action="store_true", help="print JSON and draw nothing")
-    parser.add_argument("--draws", type=int, default=10_000, help="bootstrap draws (default: 10000)")
-    parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+    add_json(parser, "print JSON and draw nothing")
+    add_board(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare and print; 2 if there is nothing to compare."""
+    """Compare and print."""
     from leaderboard.comparison import compare
-    from leaderboard.merge import BoardError, gather
+    from leaderboard.merge import gather
 
-    folders = args.results or [Path("results")]
-    if args.draws < 100:
-        print(f"polymodal compare: --draws must be at least 100, got {args.draws}", file=sys.stderr)
-        return 2
-    try:
-        evidence = gather(folders, args.dataset, args.skip_invalid)
-        found = compare(evidence, args.a, args.b, args.all, args.rows, args.draws)
-    except BoardError as error:
-        print(f"polymodal compare: {error}", file=sys.stderr)
-        return 2
+    folders = args.results or [Path(RESULTS)]
+    evidence = gather(folders, args.dataset, args.skip_invalid)
+    found = compare(evidence, args.a, args.b, args.all, args.rows, args.draws)
     if args.json:
         print(json.dumps(_plain(found), indent=1))
         return 0
@@ -76,12 +69,7 @@ def _draw(found: Comparison, folder: Path) -> str:
 
 
 def _show(found: Comparison) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # A pipe has no width: never wrap or cut a table for it.
-        console = Console(highlight=False, width=200)
+    console = console_of(width=200)
     console.print(f"{found.a} against {found.b}; positive: {found.a} is better.\n", markup=False)
     _show_differences(console, found)
     _show_rows(console, found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmark.arguments import add_data, add_json, use_data
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     info.add_argument("name", metavar="NAME")
     info.add_argument("--sheet", type=Path, metavar="FILE", help="where to draw samples (default: in the cache folder)")
     info.add_argument("--no-sheet", action="store_true", help="draw no samples")
-    info.add_argument("--json", action="store_true", help="print the facts as JSON")
+    add_json(info)
     corrupt = actions.add_parser("corrupt", help="draw every corruption of a dataset at every severity")
     corrupt.add_argument("name", metavar="NAME")
     corrupt.add_argument("--output", type=Path, metavar="PATH", help="where to draw (default: in the cache folder)")
@@ -43,20 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--prune", action="store_true", help="delete the longest unused ones that no process reads")
     cache.add_argument("--keep-gb", type=float, metavar="N",
                        help="with --prune: until the rest is within N GB (default: $POLYMODAL_CACHE_GB)")  # fmt: skip
-    cache.add_argument("--json", action="store_true", help="print the list as JSON")
+    add_json(cache)
     for action in (listed, get, info, corrupt, cache):
-        action.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
-        action.add_argument("--plugin", action="append", default=[], metavar="FILE",
-                            help="a Python file with @register-ed datasets; its code is run")  # fmt: skip
+        add_data(action)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from datamodules.registry import load_plugin
-
-    if arguments.data:
-        os.environ["POLYMODAL_DATA"] = str(arguments.data)
-    for plugin in arguments.plugin:
-        load_plugin(plugin)
+    use_data(arguments)
     actions = {"list": _list, "get": _get, "info": _info, "corrupt": _corrupt, "cache": _cache}
     return actions[arguments.action](arguments)
 
@@ -224,14 +218,14 @@ def _stored(datamodule: DataModule) -> list[Any]:
 
     from datamodules.base import Gathered
 
-    found: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
     for split in datamodule.splits.values():
         for value in (*split.inputs.values(), split.target):
             for tensor in (value.values, value.index) if isinstance(value, Gathered) else (value,):
                 # What is read out of a table of the cache takes no memory.
                 if isinstance(tensor, Tensor) and not (isinstance(value, Gathered) and value.content):
-                    found[tensor.untyped_storage().data_ptr()] = tensor
-    return list(found.values())
+                    tensors[tensor.untyped_storage().data_ptr()] = tensor
+    return list(tensors.values())
 
 
 def _megabytes(tensor: Any) -> float:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from benchmark.arguments import add_json, add_results
+
 NAME = "doctor"
 HELP = "Check the environment: versions, devices, data, the results folder."
 EXAMPLE = """examples:
@@ -21,8 +23,8 @@ _PACKAGES = ("polymodal", "torch", "lightning", "torchmetrics", "torchvision", "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_results(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,23 +55,24 @@ def _python() -> str:
 
 
 def _packages() -> str:
-    found = []
+    versions = []
     for name in _PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             if name != "ray":  # an extra
                 raise
-    return ", ".join(found)
+    return ", ".join(versions)
 
 
 def _devices() -> str:
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from benchmark.executors.pool import cores
+
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     gpu = ", ".join(gpus) or ("MPS" if torch.backends.mps.is_available() else "no GPU")
-    return f"{cores} cores, {gpu}"
+    return f"{cores()} cores, {gpu}"
 
 
 def _registries() -> str:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmark.arguments import RESULTS, add_board, console_of, names
+
 if TYPE_CHECKING:
     from leaderboard.board import Board
 
@@ -24,35 +26,26 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("results", nargs="*", type=Path, default=[Path("results")], help="results folders to merge")
+    parser.add_argument("results", nargs="*", type=Path, default=[Path(RESULTS)], help="results folders to merge")
     parser.add_argument("--format", choices=FORMATS, help="print only this; default: table and files")
     parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
     parser.add_argument("--track", choices=("plain", "augmented"), help="only this track (never in one table)")
-    parser.add_argument("--datasets", metavar="A,B", help="only these; `name@version` asks for a version")
+    parser.add_argument("--datasets", type=names, metavar="A,B", help="only these; `name@version` asks for a version")
     parser.add_argument("--output", type=Path, help="folder of leaderboard.{md,csv,html} [results/leaderboard]")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="also write plots as PNG and SVG")
-    parser.add_argument("--draws", type=int, default=10_000, help="bootstrap draws (default: 10000)")
-    parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+    add_board(parser)
     parser.add_argument("--quiet", action="store_true", help="write the files, print no table")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the board; 2 if it is refused."""
+    """Print or write the board."""
     from leaderboard.board import build_all
     from leaderboard.merge import BoardError, gather
 
-    if args.draws < 100:
-        print(f"polymodal leaderboard: --draws must be at least 100, got {args.draws}", file=sys.stderr)
-        return 2
-    try:
-        names = [n.strip() for n in args.datasets.split(",") if n.strip()] if args.datasets else None
-        evidence = gather(args.results, names, args.skip_invalid)
-        boards = tuple(b for b in build_all(evidence, args.draws) if args.track in (None, b.track))
-        if not boards:
-            raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
-    except BoardError as error:
-        print(f"polymodal leaderboard: {error}", file=sys.stderr)
-        return 2
+    evidence = gather(args.results, args.datasets, args.skip_invalid)
+    boards = tuple(b for b in build_all(evidence, args.draws) if args.track in (None, b.track))
+    if not boards:
+        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
     if args.plots:
         from leaderboard.plots import save_plots
 
@@ -100,14 +93,9 @@ def _print_or_save(text: str, args: argparse.Namespace) -> int:
 
 
 def _show(boards: tuple[Board, ...], view: str) -> None:
-    from rich.console import Console
-
     from leaderboard import tables
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # A pipe has no width: never wrap or cut a table for it.
-        console = Console(highlight=False, width=400)
+    console = console_of(width=400)
     for board in boards:
         console.print(tables.terminal(tables.table(board, view)))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from benchmark.arguments import add_json, add_plugins, use_data
+
 NAME = "list"
 HELP = "List methods, datasets, corruptions or matrices."
 EXAMPLE = """examples:
@@ -16,14 +18,13 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("methods", "datasets", "corruptions", "matrices"))
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE", help="list what this file registers too"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_plugins(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    rows = _rows(arguments.what, arguments.plugin)
+    use_data(arguments)
+    rows = _rows(arguments.what)
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return 0
@@ -38,16 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(what: str, plugins: list[str]) -> list[dict[str, str]]:
+def _rows(what: str) -> list[dict[str, str]]:
     if what == "matrices":
         from benchmark.matrix import shipped
 
         return [{"name": name, "summary": _first_comment(path.read_text())} for name, path in shipped().items()]
-    if plugins:
-        from datamodules.registry import load_plugin
-
-        for plugin in plugins:
-            load_plugin(plugin)
     if what == "methods":
         from methods.registry import methods as registry
     elif what == "datasets":

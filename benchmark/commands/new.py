@@ -89,14 +89,14 @@ from pathlib import Path
 
 from benchmark.conformance import $check
 from datamodules.registry import $imports
-$extra
+
 load_plugin(Path(__file__).with_name("$name.py"))
 
 
 def test_contract() -> None:
     results = $call
     assert results
-    assert not [f"{r.check} {r.probe}: {r.detail}" for r in results if not r.passed]
+    assert not [str(r) for r in results if not r.passed]
 ''')
 
 
@@ -125,7 +125,6 @@ def run(arguments: argparse.Namespace) -> int:
             check="check_method" if is_method else "check_dataset",
             call=f'check_method("{name}")' if is_method else f'check_dataset("{name}", datasets.get("{name}"))',
             imports="load_plugin" if is_method else "datasets, load_plugin",
-            extra="",
         )
     )
     option = "--methods" if is_method else "--datasets"

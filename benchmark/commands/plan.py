@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.commands.run import add_matrix_arguments, plan_of, positive
+from benchmark.arguments import add_matrix, at_least, plan_of
 
 if TYPE_CHECKING:
     from benchmark.plan import Plan
@@ -25,11 +25,11 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_matrix_arguments(parser)
+    add_matrix(parser)
     parser.add_argument("--format", choices=("table", "json", "slurm-array"), default="table",
                         help="a table, JSON, or a Slurm script that runs the plan as a job array")  # fmt: skip
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
-    parser.add_argument("--per-task", type=positive, default=1, metavar="K", help="cells of one task of the job array")
+    parser.add_argument("--per-task", type=at_least(1), default=1, metavar="K", help="cells of a task of the job array")
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal (JSON and Slurm)")
 
 

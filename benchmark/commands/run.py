@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
 import time
-import traceback
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from benchmark.arguments import add_json, add_matrix, at_least, cells, plan_of, seconds
 
 if TYPE_CHECKING:
     from benchmark.executors.pool import Settings, Stop
@@ -36,47 +35,28 @@ Exit code: 0 all done, 1 a cell failed, 2 wrong usage, 128 + the signal when sto
 _GRACE = 25.0  # seconds: Slurm and Kubernetes kill 30 s after their SIGTERM
 
 
-def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` and `plan` share: which cells."""
-    parser.add_argument("matrix", nargs="?", default=None, help="a TOML file or a shipped matrix (default: quick)")
-    parser.add_argument("--methods", metavar="A,B", help="only these methods")
-    parser.add_argument("--datasets", metavar="A,B", help="only these datasets")
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds 0..N-1")
-    parser.add_argument("--conditions", metavar="SET", help="standard, full, none, or a list of corruptions and groups")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", dest="settings",
-                        help="an option of a method, a dataset, the recipe or the trainer; repeatable")  # fmt: skip
-    parser.add_argument("--plugin", action="append", default=[], metavar="FILE",
-                        help="a Python file with @register-ed methods or datasets; its code is run")  # fmt: skip
-    parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
-    parser.add_argument("--weights", metavar="PATH", help="folder (or safetensors file) with the weights of encoders "
-                        "(default: $POLYMODAL_WEIGHTS, then the hub)")  # fmt: skip
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
-    parser.add_argument("--no-baselines", action="store_true", help="do not add concat and unimodal")
-    parser.add_argument("--devices", type=int, metavar="N", help="devices per cell (DDP when more than one)")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_matrix_arguments(parser)
-    parser.add_argument("--workers", type=int, metavar="N",
+    add_matrix(parser)
+    parser.add_argument("--workers", type=at_least(0), metavar="N",
                         help="worker processes; 0 runs in this process (default: one per GPU or CPU core)")  # fmt: skip
-    parser.add_argument("--workers-per-gpu", type=positive, default=1, metavar="K", help="small cells sharing one GPU")
+    parser.add_argument("--workers-per-gpu", type=at_least(1), default=1, metavar="K", help="cells sharing one GPU")
     parser.add_argument("--executor", choices=("local", "ray"), default="local", help="this machine, or a Ray cluster")
     parser.add_argument("--ray-address", metavar="ADDRESS",
                         help="`auto` or the address of a running cluster (default: start one here)")  # fmt: skip
-    parser.add_argument("--tries", type=positive, metavar="N",
+    parser.add_argument("--tries", type=at_least(1), metavar="N",
                         help="runs of a cell whose worker dies (default: 1, with ray 3)")  # fmt: skip
-    parser.add_argument("--cell-timeout", type=_seconds, metavar="SECONDS",
+    parser.add_argument("--cell-timeout", type=seconds, metavar="SECONDS",
                         help="end a cell that runs longer and record it as failed")  # fmt: skip
-    parser.add_argument("--grace", type=_seconds, default=_GRACE, metavar="SECONDS",
+    parser.add_argument("--grace", type=seconds, default=_GRACE, metavar="SECONDS",
                         help=f"after SIGTERM, time for running cells to end (default: {_GRACE:g}); then they are cut "
                              "off and run again next time")  # fmt: skip
-    parser.add_argument("--cells", type=_slice, metavar="I:J", help="only these cells of the plan, counted from 0")
+    parser.add_argument("--cells", type=cells, metavar="I:J", help="only these cells of the plan, counted from 0")
     parser.add_argument("--only-missing", action="store_true", help="skip cells that are done (this is the default)")
     parser.add_argument("--logger", metavar="NAME", help="write training curves: csv, tensorboard, wandb or mlflow")
     parser.add_argument("--no-checkpoints", action="store_true", help="do not keep the trained weights")
     parser.add_argument("--rerun", action="store_true", help="run every cell again, even those with a valid record")
     parser.add_argument("--quiet", action="store_true", help="no progress display, only failures and the last line")
-    parser.add_argument("--json", action="store_true", help="one JSON object per finished cell on standard output")
+    add_json(parser, "one JSON object per finished cell on standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -173,49 +153,6 @@ def _check_ray(arguments: argparse.Namespace) -> None:
         raise ValueError("--workers 0 runs in this process, so not on a Ray cluster")
 
 
-def plan_of(arguments: argparse.Namespace) -> Plan:
-    """The plan that the command line describes."""
-    from benchmark.matrix import DEFAULT, Matrix, read, with_arguments
-    from datamodules.registry import load_plugin
-
-    if arguments.data:
-        os.environ["POLYMODAL_DATA"] = str(arguments.data)
-    if arguments.weights:
-        os.environ["POLYMODAL_WEIGHTS"] = str(arguments.weights)
-    for plugin in arguments.plugin:
-        try:
-            load_plugin(plugin)
-        except ImportError as error:
-            raise ImportError(f"{error}{_place(error, plugin)}") from error
-    explicit = arguments.matrix is None and arguments.methods and arguments.datasets
-    matrix = read(arguments.matrix or DEFAULT)
-    if explicit:  # nothing of the default matrix is meant but its recipes
-        matrix = Matrix("command line", (), (), recipe=matrix.recipe, recipes=matrix.recipes)
-    matrix = with_arguments(
-        matrix,
-        method_names=arguments.methods.split(",") if arguments.methods else None,
-        dataset_names=arguments.datasets.split(",") if arguments.datasets else None,
-        seeds=arguments.seeds,
-        settings=arguments.settings,
-        conditions=arguments.conditions,
-        trainer={"devices": arguments.devices} if arguments.devices else None,
-        baselines=False if arguments.no_baselines else None,
-    )
-    from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
-
-    return make_plan(matrix)
-
-
-def _place(error: ImportError, plugin: str) -> str:
-    """Where in the plugin its own error came from."""
-    cause = error.__cause__
-    if isinstance(cause, SyntaxError) and cause.lineno:
-        return f" ({cause.filename}, line {cause.lineno})"
-    frames = traceback.extract_tb(cause.__traceback__) if cause else []
-    own = [frame for frame in frames if frame.filename == str(Path(plugin).resolve())]
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-
-
 def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
     """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off."""
 
@@ -237,31 +174,6 @@ def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGALRM, late)
-
-
-def positive(text: str) -> int:
-    """The type of an argument that counts something."""
-    if (value := int(text)) < 1:
-        raise ValueError
-    return value
-
-
-def _seconds(text: str) -> float:
-    if not 0 <= (value := float(text)) < float("inf"):
-        raise ValueError
-    return value
-
-
-def _slice(text: str) -> slice:
-    first, colon, last = text.partition(":")
-    start, end = int(first), int(last)
-    if not colon or not 0 <= start <= end:
-        raise ValueError
-    return slice(start, end)
-
-
-# The names argparse gives to a wrong value: "argument --cells: invalid I:J value: 'x'".
-positive.__name__, _seconds.__name__, _slice.__name__ = "number (>= 1)", "number of seconds", "I:J"
 
 
 def _announce(plan: Plan, cached: int) -> None:

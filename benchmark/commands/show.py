@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from benchmark.arguments import add_json, add_results
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from leaderboard.record import Record
     from leaderboard.store import Store
@@ -22,8 +26,8 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cell", help="the cell's id, or a beginning of it that is unique")
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
-    parser.add_argument("--json", action="store_true", help="the record as it is stored")
+    add_results(parser)
+    add_json(parser, "the record as it is stored")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,7 +60,6 @@ def find(cell: str, store: Store) -> Record:
 
 def _show(record: Record, console: Console) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     cell, error = record.cell, record.error
     console.print(f"[bold]{escape(cell.label)}[/bold] on {escape(cell.dataset)}, seed {cell.seed} ({cell.track})")
@@ -67,15 +70,10 @@ def _show(record: Record, console: Console) -> None:
         console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(error.message)}")
         console.print(escape(error.traceback))
         return
-    trivial = "" if record.trivial is None else f" (trivial {record.trivial:.4f}"
-    trivial += ")" if cell.bayes is None else f", best possible {cell.bayes:.4f})"
-    console.print(f"{cell.metric} {record.clean:.4f} on {record.rows:,} rows{trivial}")
-    table = Table("condition", cell.metric, "calibration", "weights")
-    for c in record.conditions:
-        calibration = " ".join(f"{k} {v:.3f}" for k, v in c.calibration.items())
-        weights = " ".join(f"{w:.2f}" for w in c.weights or ())
-        table.add_row(c.id, f"{c.score:.4f}", calibration, weights)
-    console.print(table)
+    known = {"trivial": record.trivial, "best possible": cell.bayes}
+    limits = ", ".join(f"{name} {value:.4f}" for name, value in known.items() if value is not None)
+    console.print(f"{cell.metric} {record.clean:.4f} on {record.rows:,} rows ({limits})")
+    console.print(_conditions(record))
     for stage in record.training:
         console.print(
             f"stage {escape(stage.name)}: {stage.epochs} epochs, {stage.steps} steps, best epoch "
@@ -83,4 +81,28 @@ def _show(record: Record, console: Console) -> None:
         )
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:
-            console.print(f"{title}: " + ", ".join(f"{k} {v:.4g}" for k, v in values.items() if v is not None))
+            console.print(f"{title}: {_numbers(values)}")
+
+
+def _conditions(record: Record) -> Table:
+    """A line per condition; columns that no condition fills are left out."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    extras = {
+        "calibration": [_numbers(c.calibration) for c in record.conditions],
+        "weights": [" ".join(f"{w:.2f}" for w in c.weights or ()) for c in record.conditions],
+        "diagnostics": [_numbers(c.diagnostics) for c in record.conditions],
+    }
+    shown = {name: column for name, column in extras.items() if any(column)}
+    table = Table()
+    table.add_column("condition", overflow="fold")  # names that are cut off look alike
+    for name in (record.metric, *shown):
+        table.add_column(name)
+    for c, *rest in zip(record.conditions, *shown.values(), strict=True):
+        table.add_row(escape(c.id), f"{c.score:.4f}", *map(escape, rest))
+    return table
+
+
+def _numbers(values: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if value is not None)

@@ -17,11 +17,11 @@ _FOLDER = Path(__file__).parents[1] / "studies"
 
 def studies() -> dict[str, str]:
     """Every study and the first line of its docstring, read without importing it: a study imports torch."""
-    found = {}
+    known = {}
     for path in sorted(_FOLDER.glob("[!_]*.py")):
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        found[path.stem] = text.partition("\n")[0]
-    return found
+        known[path.stem] = text.partition("\n")[0]
+    return known
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from benchmark.arguments import RESULTS, add_json
+
 NAME = "validate"
 HELP = "Check every record of results folders against the schema, and that its predictions are there."
 EXAMPLE = """examples:
@@ -17,8 +19,8 @@ Exit code: 0 all valid, 1 otherwise.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", nargs="*", default=["results"], metavar="DIR", help="folders (default: results)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("results", nargs="*", default=[RESULTS], metavar="DIR", help="folders (default: results)")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

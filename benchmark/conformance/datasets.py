@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmark.conformance.methods import RECIPE
+from benchmark.conformance.case import RECIPE
 from benchmark.conformance.report import Result, require, run_check
 from datamodules.base import DataModule
 from methods.registry import methods

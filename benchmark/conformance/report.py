@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import traceback
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class Broken(AssertionError):
     """A check that fails; the message says what is wrong and how to mend it."""
 
 
+class Doubtful(Exception):
+    """A check that passes, and something its author should look at."""
+
+
 @dataclass(frozen=True)
 class Result:
-    """One check of one thing on one probe."""
+    """One check of one thing on one probe.
+
+    Attributes:
+        detail: What is wrong and how to mend it, or what should be known.
+        variant: The options it was checked with, where they are not the defaults.
+        warning: It passed, and `detail` should be looked at.
+    """
 
     check: str
     probe: str
     passed: bool
     detail: str = ""
+    variant: str = ""
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.check, self.probe, self.variant))) + (f": {self.detail}" * bool(self.detail))
+
+    @property
+    def cause(self) -> str:
+        """The detail without what differs from probe to probe: numbers, names and lists."""
+        return re.sub(r"\[[^\]]*\]|'[^']*'|\d+", "#", self.detail)
 
 
 def require(condition: bool, message: str) -> None:
@@ -26,11 +49,23 @@ def require(condition: bool, message: str) -> None:
         raise Broken(message)
 
 
-def run_check(check: str, probe: str, function: Callable[[], str | None]) -> Result:
-    """Run a check; whatever it raises is its result."""
+def run_check(
+    check: str, probe: str, function: Callable[[], str | None], variant: str = "", own: Collection[str] = ()
+) -> Result:
+    """Run a check; whatever it raises is its result, with the last line of the checked files it came through."""
     try:
-        return Result(check, probe, True, function() or "")
+        return Result(check, probe, True, function() or "", variant)
+    except Doubtful as doubt:
+        return Result(check, probe, True, str(doubt), variant, warning=True)
     except Broken as error:
-        return Result(check, probe, False, str(error))
+        return Result(check, probe, False, str(error), variant)
     except Exception as error:  # noqa: BLE001 - any error of the checked code is a finding, not ours
-        return Result(check, probe, False, f"raised {type(error).__name__}: {error}")
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+        place = f"; {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        return Result(check, probe, False, f"raised {type(error).__name__}: {error}{place}", variant)
+
+
+def where(function: object) -> str:
+    """`; file.py:27`, the place of a function's definition, to end a message with."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return f"; {Path(code.co_filename).name}:{code.co_firstlineno}" if code else ""

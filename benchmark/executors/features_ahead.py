@@ -36,8 +36,6 @@ def make_ahead(cells: Iterable[Cell]) -> Made | None:
         groups.setdefault(f"{cell.dataset}/{cell.dataset_options}", []).append(cell)
     tables: list[TableSpec] = []
     for group in groups.values():
-        if "[" not in group[0].dataset:  # no encoders: nothing is loaded
-            continue
         datamodule = build_dataset(group[0].dataset, group[0].dataset_options)
         if isinstance(datamodule, Features):
             tables += datamodule.tables(_corruptions(datamodule.raw, group))
@@ -63,9 +61,9 @@ def _make(missing: list[TableSpec]) -> None:
 
 def _corruptions(raw: Task, cells: list[Cell]) -> dict[str, tuple[tuple[str, int], ...]]:
     """Modality -> the corruptions and severities its test rows meet in some cell."""
-    found: dict[str, dict[tuple[str, int], None]] = {m.name: {} for m in raw.modalities}
+    met: dict[str, dict[tuple[str, int], None]] = {m.name: {} for m in raw.modalities}
     for condition in (c for cell in cells for c in cell.conditions if c.kind in ("single", "joint")):
         for m in raw.modalities:
             if (corruption := befalling(condition, m)) is not None:
-                found[m.name][corruption, condition.severity] = None
-    return {name: tuple(pairs) for name, pairs in found.items()}
+                met[m.name][corruption, condition.severity] = None
+    return {name: tuple(pairs) for name, pairs in met.items()}

@@ -15,7 +15,20 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from benchmark.executors.lifeline import die_with
-from benchmark.executors.pool import Crew, NotStored, Pool, Settings, Stop, Word, Worker, WorkerDied, bury, tell
+from benchmark.executors.pool import (
+    Backend,
+    Message,
+    NotStored,
+    Pool,
+    Settings,
+    Stop,
+    Worker,
+    WorkerDied,
+    cores,
+    prepare_worker,
+    record_failure,
+    run_and_report,
+)
 from leaderboard.record import Cell, Record
 from leaderboard.store import Store
 
@@ -46,8 +59,7 @@ def default_workers(per_gpu: int = 1, devices: int = 1, device: str = "auto") ->
         if devices > 1 and per_gpu > 1:
             raise ValueError("--workers-per-gpu packs cells of one device; these take several GPUs each")
         return gpus // devices * per_gpu
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // devices)
+    return max(1, cores() // devices)
 
 
 def gpus_of(slot: int, devices: int, count: int, visible: str | None = None) -> str:
@@ -76,11 +88,11 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
         for cell in cells:
             if stop.is_set():
                 return
-            word = tell(cell, store, settings)
-            if word.kind == "finished":
-                yield Record.from_json(word.text)
+            message = run_and_report(cell, store, settings)
+            if message.kind == "finished":
+                yield Record.from_json(message.text)
                 continue
-            record = bury(cell, store, NotStored(word.text))
+            record = record_failure(cell, store, NotStored(message.text))
             if isinstance(record, Exception):
                 raise record
             yield record
@@ -88,7 +100,7 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
         torch.set_num_threads(threads)
 
 
-class _Processes(Crew):
+class _Processes(Backend):
     """Persistent worker processes, each with a pipe."""
 
     def __init__(self, cells: Sequence[Cell], settings: Settings) -> None:
@@ -111,7 +123,7 @@ class _Processes(Crew):
         gpus = gpus_of(slot, self.devices, self.gpus, visible) if self.gpus else None
         return _Process(slot, self.settings, gpus)
 
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
         pipes = {worker.pipe: worker for worker in workers if isinstance(worker, _Process)}
         ready = wait(list(pipes), timeout=seconds)
         return [(pipes[pipe], pipes[pipe].hear()) for pipe in ready]  # pyright: ignore[reportArgumentType]
@@ -139,13 +151,13 @@ class _Process(Worker):
         with suppress(BrokenPipeError):  # it died idle: `hear` will say so
             self.pipe.send(cell)
 
-    def hear(self) -> Word:
+    def hear(self) -> Message:
         try:
-            return Word(*self.pipe.recv())
+            return Message(*self.pipe.recv())
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
-            return Word("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+            return Message("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
 
     def dismiss(self) -> None:
         with suppress(BrokenPipeError):
@@ -168,17 +180,8 @@ def _work(pipe: Connection, settings: Settings, gpus: str | None, parent: int) -
         signal.signal(number, signal.SIG_IGN)
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # before CUDA wakes up
-    import torch
-
-    import benchmark.runner  # noqa: F401 - now, so that no cell's time counts it
-    from datamodules.registry import load_plugin
-
-    if gpus is None:
-        torch.set_num_threads(1)
-    for plugin in settings.plugins:
-        load_plugin(plugin)
-    store = Store(settings.results)
+    store = prepare_worker(settings, one_thread=gpus is None)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        pipe.send(Word("ready"))
+        pipe.send(Message("ready"))
         while (cell := pipe.recv()) is not None:
-            pipe.send(tell(cell, store, settings))
+            pipe.send(run_and_report(cell, store, settings))

@@ -1,11 +1,12 @@
 """What all executors share: cells are fed to workers that may hang, die or find the disk full, and no other cell minds.
 
-An executor provides a `Crew`: it starts workers and passes on what they say. Everything that decides about cells (who
-runs next, who is tried again, what is recorded as failed) is here, once.
+An executor provides a `Backend`: it starts workers and passes on what they say. Everything that decides about cells
+(who runs next, who is tried again, what is recorded as failed) is here, once.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -65,7 +66,7 @@ class Stop(threading.Event):
     """Set it to let the running cells end and start no more."""
 
 
-class Word(NamedTuple):
+class Message(NamedTuple):
     """What a worker says, or what is to be said of it.
 
     `ready` for a cell; `finished` its cell (text: the record); `unstored`: it ran, but could not be written; `lost`:
@@ -102,7 +103,7 @@ class Worker(ABC):
         self.kill()
 
 
-class Crew(ABC):
+class Backend(ABC):
     """Where workers come from."""
 
     tries = 1
@@ -117,8 +118,8 @@ class Crew(ABC):
         """A worker, not yet started."""
 
     @abstractmethod
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
-        """Wait for the next words."""
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
+        """Wait for the next messages."""
 
     def close(self) -> None:
         """Called at the end, however it comes."""
@@ -128,13 +129,13 @@ class Crew(ABC):
 class Pool:
     """Cells, and the workers that run them."""
 
-    def __init__(self, cells: Sequence[Cell], settings: Settings, stop: Stop, crew: Crew) -> None:
+    def __init__(self, cells: Sequence[Cell], settings: Settings, stop: Stop, backend: Backend) -> None:
         self.waiting = deque(cells)
         self.settings = settings
         self.stop = stop
-        self.crew = crew
+        self.backend = backend
         self.store = Store(settings.results)
-        self.limit = settings.tries or crew.tries
+        self.limit = settings.tries or backend.tries
         self.tries: Counter[str] = Counter()
         self.workers: list[Worker] = []
         self.false_starts = 0
@@ -149,15 +150,15 @@ class Pool:
         try:
             while self._feeding() or any(worker.cell for worker in self.workers):
                 self._hire()
-                for worker, word in self.crew.listen(self.workers, _POLL):
-                    yield from self._hear(worker, word)
+                for worker, message in self.backend.listen(self.workers, _POLL):
+                    yield from self._hear(worker, message)
                 yield from self._cut_off()
             if self.lost:
                 raise self.lost
         finally:
             for worker in self.workers:
                 worker.kill()
-            self.crew.close()
+            self.backend.close()
 
     def _feeding(self) -> bool:
         return bool(self.waiting) and not self.stop.is_set() and self.lost is None
@@ -166,28 +167,28 @@ class Pool:
         if not self._feeding():
             return
         idle = sum(worker.cell is None for worker in self.workers)
-        vacant = min(self.crew.places() - len(self.workers), len(self.waiting) - idle)
+        vacant = min(self.backend.places() - len(self.workers), len(self.waiting) - idle)
         taken = {worker.slot for worker in self.workers}
         free = (slot for slot in range(len(self.workers) + max(vacant, 0)) if slot not in taken)
         for slot in list(free)[: max(vacant, 0)]:
-            worker = self.crew.hire(slot)
+            worker = self.backend.hire(slot)
             self.workers.append(worker)  # before it starts: whatever interrupts us now, it will be ended
             worker.start()
 
-    def _hear(self, worker: Worker, word: Word) -> Iterator[Record]:
+    def _hear(self, worker: Worker, message: Message) -> Iterator[Record]:
         cell, worker.cell = worker.cell, None
-        match word.kind:
+        match message.kind:
             case "ready":
                 self.false_starts = 0
             case "finished":
-                yield Record.from_json(word.text)
+                yield Record.from_json(message.text)
             case "unstored" if cell is not None:
-                yield from self._bury(cell, NotStored(word.text))
+                yield from self._record_failure(cell, NotStored(message.text))
             case "refused":
-                raise WorkerDied(f"worker {worker.slot} could not start: {word.text}")
+                raise WorkerDied(f"worker {worker.slot} could not start: {message.text}")
             case "lost":
                 self._remove(worker)
-                yield from self._lost(worker, cell, word.text)
+                yield from self._lost(worker, cell, message.text)
                 return
         if self._feeding():
             worker.take(self.waiting.popleft())
@@ -198,7 +199,7 @@ class Pool:
     def _lost(self, worker: Worker, cell: Cell | None, cause: str) -> Iterator[Record]:
         if cell is None:
             self.false_starts += 1
-            if self.false_starts >= self.crew.false_starts:
+            if self.false_starts >= self.backend.false_starts:
                 raise WorkerDied(f"worker {worker.slot} could not start ({cause}); its error may be above")
             return
         self.tries[cell.id] += 1
@@ -206,7 +207,7 @@ class Pool:
             self.waiting.appendleft(cell)
             return
         times = f", {self.limit} times" if self.limit > 1 else ""
-        yield from self._bury(cell, WorkerDied(f"the worker died in the middle of this cell{times}: {cause}"))
+        yield from self._record_failure(cell, WorkerDied(f"the worker died in the middle of this cell{times}: {cause}"))
 
     def _cut_off(self) -> Iterator[Record]:
         """End the cells that hang."""
@@ -216,22 +217,24 @@ class Pool:
             cell = worker.cell
             if cell is not None and time.monotonic() - worker.since > self.settings.timeout:
                 self._remove(worker)
-                yield from self._bury(cell, TimedOut(f"timed out after {self.settings.timeout:g} s (--cell-timeout)"))
+                yield from self._record_failure(
+                    cell, TimedOut(f"timed out after {self.settings.timeout:g} s (--cell-timeout)")
+                )
 
     def _remove(self, worker: Worker) -> None:
         self.workers.remove(worker)
         worker.kill()
 
-    def _bury(self, cell: Cell, error: RuntimeError) -> Iterator[Record]:
+    def _record_failure(self, cell: Cell, error: RuntimeError) -> Iterator[Record]:
         """Record a cell that its worker could not record."""
-        record = bury(cell, self.store, error)
+        record = record_failure(cell, self.store, error)
         if isinstance(record, ResultsLost):
             self.lost = self.lost or record
         else:
             yield record
 
 
-def bury(cell: Cell, store: Store, error: RuntimeError) -> Record | ResultsLost:
+def record_failure(cell: Cell, store: Store, error: RuntimeError) -> Record | ResultsLost:
     """The record of a failure that the cell's own process could not write, or why it cannot be written here either."""
     from benchmark.runner import record_death
 
@@ -244,7 +247,30 @@ def bury(cell: Cell, store: Store, error: RuntimeError) -> Record | ResultsLost:
         )
 
 
-def tell(cell: Cell, store: Store, settings: Settings) -> Word:
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_worker(settings: Settings, one_thread: bool) -> Store:
+    """Import everything, once per worker, so that no cell's time counts it.
+
+    Args:
+        one_thread: On a CPU, as everywhere: sums of floats depend on the number of threads.
+    """
+    import torch
+
+    import benchmark.runner  # noqa: F401 - what cells need
+    from datamodules.registry import load_plugin
+
+    if one_thread:
+        torch.set_num_threads(1)
+    for plugin in settings.plugins:
+        load_plugin(plugin)
+    return Store(settings.results)
+
+
+def run_and_report(cell: Cell, store: Store, settings: Settings) -> Message:
     """Run a cell, in a worker, and say what came of it."""
     from benchmark.runner import run_cell
     from benchmark.trainer import own_signals
@@ -253,5 +279,5 @@ def tell(cell: Cell, store: Store, settings: Settings) -> Word:
         with own_signals():
             record = run_cell(cell, store, checkpoint=settings.checkpoint, logger=settings.logger)
     except OSError as error:  # `run_cell` records what a method does: only the store is left to fail
-        return Word("unstored", f"the cell ran, but its files could not be written: {error}")
-    return Word("finished", record.to_json())
+        return Message("unstored", f"the cell ran, but its files could not be written: {error}")
+    return Message("finished", record.to_json())

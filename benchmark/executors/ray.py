@@ -2,7 +2,7 @@
 
 A worker is a Ray actor, not a task: it imports torch once, keeps the datasets it has loaded, loads plugins once, and
 can be killed alone when its cell hangs. (A task that takes a GPU gets a fresh process each time, seven seconds before
-its first step.) Nothing but cells goes out and nothing but words comes back: results go to the shared results folder
+its first step.) Nothing but cells goes out and nothing but messages comes back: results go to the shared results folder
 through the same store and locks as everywhere.
 """
 
@@ -20,9 +20,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.executors.pool import Crew, Pool, Settings, Stop, Word, Worker, tell
+from benchmark.executors.pool import (
+    Backend,
+    Message,
+    Pool,
+    Settings,
+    Stop,
+    Worker,
+    cores,
+    prepare_worker,
+    run_and_report,
+)
 from leaderboard.record import Cell, Record
-from leaderboard.store import Store
 
 _LOOK = 10.0  # seconds between looks at the size of the cluster
 _PATIENCE = 60.0  # seconds without any worker after which we say so
@@ -51,11 +60,11 @@ def code_digest(plugins: Sequence[str]) -> str:
     """A hash of this project's code and the plugins: a machine with other code would write wrong records."""
     root = Path(__file__).parents[2]
     own = [p for name in ("benchmark", "datamodules", "leaderboard", "methods") for p in (root / name).rglob("*.py")]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in [*sorted(own), *map(Path, plugins)]:
         name = path.relative_to(root) if path in own else path.name
-        found.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()[:12]
+        digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 @contextmanager
@@ -70,11 +79,10 @@ def _cluster(cells: Sequence[Cell], settings: Settings) -> Iterator[None]:
         if settings.ray_address:
             ray.init(address=settings.ray_address, **quiet)
         else:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             wanted = (settings.workers or 1) * _devices(cells)
             ray.init(
                 address="local",
-                num_cpus=max(cores, wanted),
+                num_cpus=max(cores(), wanted),
                 include_dashboard=False,
                 object_store_memory=_OBJECTS,
                 _node_ip_address="127.0.0.1",
@@ -95,7 +103,7 @@ def _devices(cells: Sequence[Cell]) -> int:
     return int(cells[0].trainer.get("devices", 1))  # of the matrix, so the same for all
 
 
-class _Actors(Crew):
+class _Actors(Backend):
     """Actors, each with the devices of one cell."""
 
     tries = 3
@@ -129,7 +137,7 @@ class _Actors(Crew):
     def hire(self, slot: int) -> _Actor:
         return _Actor(slot, self)
 
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
         import ray
 
         self._say_if_alone(workers)
@@ -164,29 +172,29 @@ def _capacity(cpus: int, gpus: float) -> int:
 class _Actor(Worker):
     """One actor, seen from the pool."""
 
-    def __init__(self, slot: int, crew: _Actors) -> None:
+    def __init__(self, slot: int, backend: _Actors) -> None:
         self.slot = slot
-        self.crew = crew
+        self.backend = backend
         self.actor: Any = None
         self.pending: Any = None
 
     def start(self) -> None:
-        self.actor = self.crew.actor.remote()
-        self.pending = self.actor.prepare.remote(self.crew.settings, self.crew.environment, self.crew.digest)
+        self.actor = self.backend.actor.remote()
+        self.pending = self.actor.prepare.remote(self.backend.settings, self.backend.environment, self.backend.digest)
 
     def send(self, cell: Cell) -> None:
         self.pending = self.actor.run.remote(cell)
 
-    def hear(self) -> Word:
+    def hear(self) -> Message:
         import ray
         from ray.exceptions import RayActorError, RayTaskError
 
         try:
-            return Word(*ray.get(self.pending))
+            return Message(*ray.get(self.pending))
         except RayActorError as error:  # the process or its machine is gone
-            return Word("lost", _brief(error))
+            return Message("lost", _brief(error))
         except RayTaskError as error:  # our own code raised
-            return Word("lost" if self.cell else "refused", _brief(error.cause))
+            return Message("lost" if self.cell else "refused", _brief(error.cause))
 
     def kill(self) -> None:
         import ray
@@ -203,7 +211,7 @@ def _brief(error: BaseException) -> str:
 class CellWorker:
     """The actor: runs cells on its machine."""
 
-    def prepare(self, settings: Settings, environment: Mapping[str, str], digest: str) -> Word:
+    def prepare(self, settings: Settings, environment: Mapping[str, str], digest: str) -> Message:
         """Import everything and check that this machine runs the same code."""
         if not Path(settings.results).is_dir():
             raise FileNotFoundError(
@@ -217,16 +225,9 @@ class CellWorker:
         os.environ.update(environment)
         import torch
 
-        import benchmark.runner  # noqa: F401 - now, so that no cell's time counts it
-        from datamodules.registry import load_plugin
+        self.settings, self.store = settings, prepare_worker(settings, one_thread=not torch.cuda.is_available())
+        return Message("ready")
 
-        if not torch.cuda.is_available():
-            torch.set_num_threads(1)  # as everywhere: sums of floats depend on it
-        for plugin in settings.plugins:
-            load_plugin(plugin)
-        self.settings, self.store = settings, Store(settings.results)
-        return Word("ready")
-
-    def run(self, cell: Cell) -> Word:
+    def run(self, cell: Cell) -> Message:
         """Run one cell."""
-        return tell(cell, self.store, self.settings)
+        return run_and_report(cell, self.store, self.settings)

@@ -70,8 +70,8 @@ def _selection(arguments: argparse.Namespace) -> list[str]:
     if matrix and Path(matrix[0]).is_file():
         matrix = [_full(matrix[0])]
     given = {
-        "--methods": arguments.methods,
-        "--datasets": arguments.datasets,
+        "--methods": ",".join(arguments.methods or ()),
+        "--datasets": ",".join(arguments.datasets or ()),
         "--seeds": arguments.seeds,
         "--conditions": arguments.conditions,
         "--devices": arguments.devices,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmark.pictures.draw_image import draw_image
+from benchmark.pictures.drawing import bare, draw_image, draw_value, save
 from datamodules.base import DataModule, SplitName
 from datamodules.encoders.features import Features
 from datamodules.spec import Batch, Modality
@@ -62,9 +62,7 @@ def draw_sheet(
     datamodule: DataModule, rows: list[int], seen: list[Seen], path: Path, split: SplitName = "test"
 ) -> Path:
     """Write a PNG: a line per row and attended modality, the input first and then a column per method."""
-    # Not pyplot: a figure of our own needs no display and leaves no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
     if isinstance(datamodule, Features):  # people look at inputs, not at features
         datamodule = datamodule.base
@@ -75,12 +73,11 @@ def draw_sheet(
     heights = [2.1 if modality.kind == "image" else 1.1 for _, modality in lines]
     size = (2.1 * (1 + len(seen)), sum(heights) + 0.45 * len(rows) + 0.3)
     figure = Figure(figsize=size, dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(len(lines), 1 + len(seen), squeeze=False, height_ratios=heights)
     for (position, modality), line in zip(lines, axes, strict=True):
         value = batch.inputs[modality.name][position]
         first = modality is shown[0]
-        _draw_input(line[0], modality, value, datamodule)
+        draw_value(line[0], modality, value, datamodule, width=26, fontsize=7)
         line[0].set_ylabel(f"{modality.name} {rows[position]}", fontsize=7)
         if first:
             line[0].set_title(_caption(datamodule, batch, position), fontsize=7)
@@ -91,9 +88,7 @@ def draw_sheet(
                 _draw_attention(axis, modality, value, datamodule, one_row(one.attention[modality.name], position))
             else:
                 axis.axis("off")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
-    return path
+    return save(figure, path)
 
 
 def one_row(attended: Attended, position: int) -> Attended:
@@ -121,21 +116,8 @@ def _caption(datamodule: DataModule, batch: Batch, position: int) -> str:
     return "\n".join([*(textwrap.fill(text, 34) for text in spelt if text), truth])
 
 
-def _draw_input(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:
-    axis.set_xticks([])
-    axis.set_yticks([])
-    if modality.kind == "image":
-        draw_image(axis, modality, value, extent=EXTENT)
-    elif modality.kind == "text":
-        spelt = textwrap.fill(datamodule.spell(modality.name, value), 26)
-        axis.text(0.5, 0.5, spelt, ha="center", va="center", fontsize=7, parse_math=False)
-    else:
-        axis.imshow(value.float().T.numpy(), aspect="auto", origin="lower")
-
-
 def _draw_attention(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule, attended: Attended) -> None:
-    axis.set_xticks([])
-    axis.set_yticks([])
+    bare(axis)
     if len(attended.grid) == 2:
         draw_image(axis, modality, value, extent=EXTENT)
         _draw_map(axis, attended)

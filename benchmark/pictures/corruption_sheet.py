@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from benchmark.pictures.draw_image import draw_image
+from benchmark.pictures.drawing import draw_value, save
 from datamodules.base import DataModule, SplitName
 from datamodules.corruptions import catalogue, corrupt, corruption_key, severities
 from datamodules.corruptions.registry import LEVELS
@@ -17,7 +16,6 @@ from datamodules.registry import datasets
 from datamodules.spec import Modality
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
 _SPLIT: SplitName = "test"
@@ -34,9 +32,7 @@ def draw(dataset: str, output: Path) -> Path:
         dataset: A registered name.
         output: The file to write; its folder is made.
     """
-    # Not pyplot: a figure of our own needs no display and leaves no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
     datamodule: DataModule = datasets.get(dataset)()
     modalities = datamodule.task.modalities
@@ -48,15 +44,12 @@ def draw(dataset: str, output: Path) -> Path:
     ]
     width = min(_ACROSS, len(modalities)) * (LEVELS + 2)
     figure = Figure(figsize=(_CELL * width, _CELL * sum(heights)), dpi=110)
-    FigureCanvasAgg(figure)
     blocks = figure.subfigures(lines, min(_ACROSS, len(modalities)), squeeze=False, height_ratios=heights)
     row = _row(datamodule)
     for place, modality in enumerate(modalities):
         line, column = divmod(place, _ACROSS)
         _draw_block(blocks[line][column], datamodule, modality, row, heights[line])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output, format="png")
-    return output
+    return save(figure, output)
 
 
 def corrupted(datamodule: DataModule, modality: Modality, name: str, severity: int, rows: Tensor) -> Tensor:
@@ -91,34 +84,8 @@ def _draw_block(block: SubFigure, datamodule: DataModule, modality: Modality, ro
         for severity in range(LEVELS + 1):
             value = corrupted(datamodule, modality, name, severity, rows)[0]
             axis = axes[line][severity]
-            axis.set_xticks([])
-            axis.set_yticks([])
-            _draw_value(axis, modality, value, clean, datamodule)
+            draw_value(axis, modality, value, datamodule, clean, width=13, fontsize=5.2)
             title = "clean" if severity == 0 else f"{severities(name, modality.kind)[severity - 1]:g}"
             axis.set_title(title, fontsize=5, pad=1.5)
         label = axes[line][0].set_ylabel(name.replace("_", "\n"), fontsize=6, rotation=0, ha="right", va="center")
         label.set_parse_math(False)
-
-
-def _draw_value(axis: Axes, modality: Modality, value: Tensor, clean: Tensor, datamodule: DataModule) -> None:
-    """One input; the scale of colours and heights is that of the clean one, so that a change is seen as one."""
-    low, high = float(clean.min()), float(clean.max())
-    match modality.kind:
-        case "image":
-            draw_image(axis, modality, value, like=clean)
-        case "sequence":
-            # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
-            shown = value.T.numpy()
-            axis.imshow(
-                shown, aspect="auto", origin="lower", cmap="magma", vmin=low, vmax=high, interpolation="nearest"
-            )
-        case "vector":
-            axis.bar(range(len(value)), value.numpy(), width=1.0, color="#33608c")
-            axis.set_ylim(min(2 * low, -0.1), max(2 * high, 0.1))
-        case "text":
-            for side in axis.spines.values():
-                side.set_visible(False)
-            words = textwrap.fill(datamodule.spell(modality.name, value), 13)
-            axis.text(
-                0.5, 0.5, words, ha="center", va="center", fontsize=5.2, transform=axis.transAxes, parse_math=False
-            )

@@ -1,8 +1,7 @@
 """What is exactly known of an interaction task: the joint distribution of two signals and the label.
 
-The label is a function of hidden signs and the signal of a modality is a sign seen through the Gaussian channel (spec
-5.3), so the distribution of two binned signals and the label is a sum over the signs of products of normal
-probabilities: no sampling.
+The label is a function of hidden signs and the signal of a modality is a sign plus Gaussian noise, so the distribution
+of two binned signals and the label is a sum over the signs of products of normal probabilities: no sampling.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ def exact_joint(data: DataModule, pair: tuple[str, str], bins: int = BINS) -> Te
     if not isinstance(data, Interaction) or data.kind not in KINDS:
         return None
     first, second = (data.names.index(name) for name in pair)
-    found = np.zeros((bins, bins, data.classes))
+    joint = np.zeros((bins, bins, data.classes))
     states = [_state(data, signs) for signs in itertools.product((-1, 1), repeat=len(data.names))]
     known = [state for state in states if state is not None]
     for centres, label in known:
         a, b = (_bins(data, m, centres[m], bins) for m in (first, second))
         # In equivalence it is one signal, noise included: both fall into the same bin.
         both = np.diag(a) if data.kind == "equivalence" else np.outer(a, b)
-        found += both[:, :, None] * _told(data, label) / len(known)
-    return torch.from_numpy(found)
+        joint += both[:, :, None] * _told(data, label) / len(known)
+    return torch.from_numpy(joint)
 
 
 def _state(data: Interaction, signs: tuple[int, ...]) -> tuple[tuple[float, ...], int] | None:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from benchmark.errors import UsageError
 from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
@@ -123,7 +124,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
     test = data.splits["test"]
     labels, inputs = test.target, {name: test.inputs[name][:] for name in data.task.names}
     raw = torch.cat([x.flatten(1).float() for x in inputs.values()], dim=1)
-    found = [
+    known = [
         Floor("random ranking", {1: data.task.goal.trivial(data.splits["train"].target, labels, test.gallery)}, None),
         _floor("raw features", [raw], data),
     ]
@@ -134,7 +135,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
         with torch.no_grad():
             rows = [method(batch.inputs, batch.present).fused for batch in data.test_dataloader()]
         untrained.append(torch.cat(rows))
-    return [*found, _floor(f"untrained network, {seeds} seeds", untrained, data)]
+    return [*known, _floor(f"untrained network, {seeds} seeds", untrained, data)]
 
 
 def _floor(name: str, embeddings: Sequence[Tensor], data: DataModule) -> Floor:
@@ -184,15 +185,14 @@ def _run_floors(args: argparse.Namespace) -> int:
     data = datasets.get(args.floors)()
     assert isinstance(data, DataModule)
     if not (data.task.goal.ranked and data.task.goal.one_class):
-        print(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
-        return 2
-    found = floors(data, args.seeds, args.embedding)
+        raise UsageError(f"{args.floors} is a {data.task.target} task; floors are those of retrieval tasks")
+    measured = floors(data, args.seeds, args.embedding)
     print(f"{args.floors}: recall on unseen classes of what learnt nothing")
     print(f"{'floor':32}" + "".join(f"{f'R@{k}':>8}" for k in data.task.ks) + f"{'NMI':>8}")
-    for floor in found:
+    for floor in measured:
         cells = [floor.recall.get(k) for k in data.task.ks] + [floor.nmi]
         print(f"{floor.name:32}" + "".join(f"{'':>8}" if v is None else f"{v:8.3f}" for v in cells))
-    _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in found])
+    _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in measured])
     return 0
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from leaderboard.merge import BoardError, gather
+from benchmark.arguments import add_results
+from benchmark.errors import UsageError
+from leaderboard.merge import gather
 from leaderboard.record import Record
 
 PREFIX = "exchanged_"  # of the numbers `channel_exchange.progress` leaves in the training history
@@ -21,21 +23,21 @@ Curves = dict[str, list[float]]  # layer -> share after each epoch
 
 def curves(record: Record) -> Curves:
     """Share of exchanged channels per layer and epoch of a record's training; empty if the method exchanges nothing."""
-    found: Curves = {}
+    shares: Curves = {}
     for stage in record.training:
         for epoch in stage.history:
             for name, value in epoch.items():
                 if name.startswith(PREFIX) and value is not None:
-                    found.setdefault(name.removeprefix(PREFIX), []).append(float(value))
-    return found
+                    shares.setdefault(name.removeprefix(PREFIX), []).append(float(value))
+    return shares
 
 
-def plot(found: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -> None:
+def plot(by_dataset: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -> None:
     """One row of panels per dataset, one panel per method; a colour per layer, a line per seed."""
-    columns = max(len(methods) for methods in found.values())
-    figure = Figure(figsize=(1 + 3.2 * columns, 0.6 + 2.5 * len(found)), layout="constrained")
-    panels = figure.subplots(len(found), columns, sharey=True, squeeze=False)
-    for row, (dataset, methods) in zip(panels, found.items(), strict=True):
+    columns = max(len(methods) for methods in by_dataset.values())
+    figure = Figure(figsize=(1 + 3.2 * columns, 0.6 + 2.5 * len(by_dataset)), layout="constrained")
+    panels = figure.subplots(len(by_dataset), columns, sharey=True, squeeze=False)
+    for row, (dataset, methods) in zip(panels, by_dataset.items(), strict=True):
         for axes in row[len(methods) :]:
             axes.set_axis_off()
         for axes, (label, seeds) in zip(row, methods.items(), strict=False):
@@ -53,31 +55,25 @@ def plot(found: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -> Non
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study exchange`."""
-    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the records (default: results)")
+    add_results(parser)
     parser.add_argument("--out", type=Path, default=Path("results/studies/exchange"), help="folder of plot and numbers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the last epoch's shares; write plot and `exchange.json`."""
-    try:
-        records = gather([args.results]).records
-    except BoardError as error:
-        print(error)
-        return 2
-    found: dict[str, dict[str, list[Curves]]] = {}
-    for record in records:
+    by_dataset: dict[str, dict[str, list[Curves]]] = {}
+    for record in gather([args.results]).records:
         if layers := curves(record):
-            found.setdefault(record.cell.dataset, {}).setdefault(record.cell.label, []).append(layers)
-    if not found:
-        print(f"no record in {args.results} has shares of exchanged channels: `polymodal run exchange` makes some")
-        return 2
+            by_dataset.setdefault(record.cell.dataset, {}).setdefault(record.cell.label, []).append(layers)
+    if not by_dataset:
+        raise UsageError(f"no record in {args.results} has shares of exchanged channels: run `polymodal run exchange`")
     args.out.mkdir(parents=True, exist_ok=True)
     print(f"{'dataset':16}{'method':36}share of exchanged channels per layer after the last epoch, mean of seeds")
-    for dataset, methods in found.items():
+    for dataset, methods in by_dataset.items():
         for label, seeds in methods.items():
             last = [sum(layers[layer][-1] for layers in seeds) / len(seeds) for layer in seeds[0]]
             print(f"{dataset:16}{label:36}" + " ".join(f"{share:.2f}" for share in last))
-    plot(found, args.out / "exchange.png")
-    (args.out / "exchange.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    plot(by_dataset, args.out / "exchange.png")
+    (args.out / "exchange.json").write_text(json.dumps(by_dataset, indent=1) + "\n", encoding="utf-8")
     print(f"Plot and numbers are in {args.out}")
     return 0

@@ -29,9 +29,11 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from benchmark.arguments import add_json, at_least
 from benchmark.build import build_dataset
+from benchmark.errors import UsageError
 from benchmark.matrix import read
-from benchmark.options import UsageError, plain, resolve
+from benchmark.options import plain, resolve
 from benchmark.studies._interaction_truth import exact_joint
 from benchmark.studies._modality_features import HELD_OUT, Features, Floats, Source, features_of
 from datamodules.base import DataModule
@@ -118,20 +120,20 @@ def study(
     Args:
         recipe: Of the networks whose features are clustered.
         features: Where they come from; None takes those that one modality learns alone, unless neither learns anything.
-        clusters: Per modality; None takes as many as classes, but 8 to 20 (spec 4.5).
+        clusters: Per modality; None takes as many as classes, but 8 to 20.
         shuffles: Of the held-out labels.
     """
     labels = _labels(data)
     trivial = data.task.goal.trivial(data.splits["train"].target, data.splits["test"].target)
-    source, why, found = features_of(data, dataset, pair, recipe, features, seed)
+    source, why, chosen = features_of(data, dataset, pair, recipe, features, seed)
     number = clusters or min(20, max(8, int(labels.max()) + 1))
-    first, second = (_clusters(f, number, seed) for f in found)
+    first, second = (_clusters(f, number, seed) for f in chosen)
     estimate = _decompose(_joint(first, second, labels))
     rng = np.random.default_rng(seed)
     shuffled = tuple(_decompose(_joint(first, second, rng.permutation(labels))) for _ in range(shuffles))
     joint = exact_joint(data, pair)
     exact = None if joint is None else _decompose(joint)
-    terms, why_not = _terms(data, found, pair)
+    terms, why_not = _terms(data, chosen, pair)
     return Findings(
         dataset,
         pair,
@@ -139,7 +141,7 @@ def study(
         why,
         number,
         len(labels),
-        {name: f.accuracy for name, f in zip(pair, found, strict=True) if f.accuracy is not None},
+        {name: f.accuracy for name, f in zip(pair, chosen, strict=True) if f.accuracy is not None},
         trivial,
         estimate,
         exact,
@@ -207,14 +209,14 @@ def _terms(data: DataModule, features: Sequence[Features], pair: tuple[str, str]
         names = data.task.class_names or tuple(map(str, range(data.task.num_outputs)))
         responses = {name: (target == c).double().numpy() for c, name in enumerate(names) if (target == c).any()}
     level = 1 - 0.05 / len(responses)  # Bonferroni: the intervals hold together
-    found = []
+    terms = []
     for name, y in responses.items():
         try:
             fitted = interaction_regression(a, b, y, level)  # pyright: ignore[reportArgumentType] - arrays are sequences
         except ValueError as error:
             return (), str(error)
-        found.append(Term(name, *(float(fitted[key][3]) for key in ("w", "ci_low", "ci_high", "p"))))
-    return tuple(found), ""
+        terms.append(Term(name, *(float(fitted[key][3]) for key in ("w", "ci_low", "ci_high", "p"))))
+    return tuple(terms), ""
 
 
 def _summary(features: Features) -> Floats:
@@ -228,84 +230,84 @@ def _summary(features: Features) -> Floats:
 # ---- figure and table ---------------------------------------------------------------------------------------------
 
 
-def plot(found: Findings, path: Path) -> None:
+def plot(findings: Findings, path: Path) -> None:
     """The decomposition beside the scores of the methods."""
-    figure = Figure(figsize=(10, max(3.4, 0.9 + 0.2 * len(found.scores))), layout="constrained")
+    figure = Figure(figsize=(10, max(3.4, 0.9 + 0.2 * len(findings.scores))), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _plot_atoms(found, left)
-    _plot_scores(found, right)
-    figure.suptitle(f"{found.dataset}: {found.modalities[0]} and {found.modalities[1]}", fontsize=11)
+    _plot_atoms(findings, left)
+    _plot_scores(findings, right)
+    figure.suptitle(f"{findings.dataset}: {findings.modalities[0]} and {findings.modalities[1]}", fontsize=11)
     figure.savefig(path, dpi=130)
 
 
-def _plot_atoms(found: Findings, axes: Axes) -> None:
+def _plot_atoms(findings: Findings, axes: Axes) -> None:
     at = np.arange(len(ATOMS))
-    shuffled = np.array([[s[a] for a in ATOMS] for s in found.shuffled])
-    bars: list[tuple[str, list[float], str]] = [("estimate", [found.estimate[a] for a in ATOMS], "#0072B2")]
-    if found.exact is not None:
-        bars.append(("exact", [found.exact[a] for a in ATOMS], "#009E73"))
+    shuffled = np.array([[s[a] for a in ATOMS] for s in findings.shuffled])
+    bars: list[tuple[str, list[float], str]] = [("estimate", [findings.estimate[a] for a in ATOMS], "#0072B2")]
+    if findings.exact is not None:
+        bars.append(("exact", [findings.exact[a] for a in ATOMS], "#009E73"))
     bars.append(("shuffled labels", shuffled.mean(axis=0).tolist(), "0.6"))
     width = 0.8 / len(bars)
     for i, (label, values, colour) in enumerate(bars):
         axes.bar(at + (i - (len(bars) - 1) / 2) * width, values, width, label=label, color=colour)
-    axes.set_xticks(at, [name.replace(" of ", "\n") for name in _names(found).values()])
+    axes.set_xticks(at, [name.replace(" of ", "\n") for name in _names(findings).values()])
     axes.set_ylabel("bits about the label")
-    axes.set_title(f"information in {found.clusters} clusters of {found.source} features", fontsize=9)
+    axes.set_title(f"information in {findings.clusters} clusters of {findings.source} features", fontsize=9)
     axes.legend(frameon=False, fontsize=8)
 
 
-def _plot_scores(found: Findings, axes: Axes) -> None:
+def _plot_scores(findings: Findings, axes: Axes) -> None:
     axes.set_title("methods", fontsize=9)
-    if not found.scores:
+    if not findings.scores:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no records of this dataset:\npolymodal run, then --results DIR", ha="center", va="center")
         return
-    ordered = sorted(found.scores.items(), key=lambda item: np.mean(item[1]))
+    ordered = sorted(findings.scores.items(), key=lambda item: np.mean(item[1]))
     for i, (_, values) in enumerate(ordered):
         axes.plot(values, [i] * len(values), "o", color="#0072B2", ms=3, alpha=0.4)
         axes.plot([np.mean(values)], [i], "|", color="#0072B2", ms=9, mew=2)
-    axes.axvline(found.trivial, color="0.5", lw=1, ls=":", label="trivial")
-    if found.bayes is not None:
-        axes.axvline(found.bayes, color="#009E73", lw=1, ls="--", label="best possible")
+    axes.axvline(findings.trivial, color="0.5", lw=1, ls=":", label="trivial")
+    if findings.bayes is not None:
+        axes.axvline(findings.bayes, color="#009E73", lw=1, ls="--", label="best possible")
     axes.set_yticks(range(len(ordered)), [label for label, _ in ordered], fontsize=7)
-    axes.set_xlabel(f"{found.metric} (points: seeds)")
+    axes.set_xlabel(f"{findings.metric} (points: seeds)")
     axes.legend(frameon=False, fontsize=8)
 
 
-def _names(found: Findings) -> dict[str, str]:
-    a, b = found.modalities
+def _names(findings: Findings) -> dict[str, str]:
+    a, b = findings.modalities
     return {"R": "redundant", "U1": f"unique of {a}", "U2": f"unique of {b}", "S": "synergy"}
 
 
-def _lines(found: Findings) -> list[str]:
+def _lines(findings: Findings) -> list[str]:
     """The table for the terminal."""
-    alone = ", ".join(f"{name} {value:.3f}" for name, value in found.unimodal.items())
+    alone = ", ".join(f"{name} {value:.3f}" for name, value in findings.unimodal.items())
     lines = [
-        f"{found.dataset}: {found.modalities[0]} and {found.modalities[1]}, {found.rows:,} held-out rows, "
-        f"{found.clusters} clusters of {found.source} features ({found.why})"
+        f"{findings.dataset}: {findings.modalities[0]} and {findings.modalities[1]}, {findings.rows:,} held-out rows, "
+        f"{findings.clusters} clusters of {findings.source} features ({findings.why})"
     ]
-    lines += [f"held-out accuracy alone: {alone} (trivial {found.trivial:.3f})"] if alone else []
+    lines += [f"held-out accuracy alone: {alone} (trivial {findings.trivial:.3f})"] if alone else []
     lines += ["", f"{'bits':24}{'estimate':>10}{'share':>8}{'exact':>10}{'shuffled':>10}"]
-    total = found.estimate["I12"]
-    for key, name in {**_names(found), "I12": "all"}.items():
-        value, chance = found.estimate[key], [s[key] for s in found.shuffled]
-        exact = "" if found.exact is None else f"{found.exact[key]:.4f}"
+    total = findings.estimate["I12"]
+    for key, name in {**_names(findings), "I12": "all"}.items():
+        value, chance = findings.estimate[key], [s[key] for s in findings.shuffled]
+        exact = "" if findings.exact is None else f"{findings.exact[key]:.4f}"
         share = value / total if total else math.nan
         noise = "  no more than chance" if value <= max(chance) else ""
         lines.append(f"{name:24}{value:10.4f}{share:8.0%}{exact:>10}{np.mean(chance):10.4f}{noise}")
-    if found.agreement is not None:
-        lines.append(f"{found.agreement:.0%} of the estimated information is where the exact decomposition has it")
-    lines.append(f"all / shuffled: {total / found.chance if found.chance else math.inf:.1f}")
+    if findings.agreement is not None:
+        lines.append(f"{findings.agreement:.0%} of the estimated information is where the exact decomposition has it")
+    lines.append(f"all / shuffled: {total / findings.chance if findings.chance else math.inf:.1f}")
     lines += ["", "product term of the first principal components, identity scale, joint 95 % intervals:"]
     lines += [
         f"  {t.response:16}{t.weight:+8.3f}  [{t.low:+.3f}, {t.high:+.3f}]{'  interact' if t.interacts else ''}"
-        for t in found.terms
+        for t in findings.terms
     ]
-    lines += [f"  not estimated: {found.terms_why_not}"] if found.terms_why_not else []
-    if found.scores:
-        lines += ["", f"scores on rows of other options: {found.scores_of}"] if found.scores_of else []
-        lines += ["", f"{'method':40}{found.metric:>10}{'seeds':>7}"]
-        ordered = sorted(found.scores.items(), key=lambda item: -np.mean(item[1]))
+    lines += [f"  not estimated: {findings.terms_why_not}"] if findings.terms_why_not else []
+    if findings.scores:
+        lines += ["", f"scores on rows of other options: {findings.scores_of}"] if findings.scores_of else []
+        lines += ["", f"{'method':40}{findings.metric:>10}{'seeds':>7}"]
+        ordered = sorted(findings.scores.items(), key=lambda item: -np.mean(item[1]))
         lines += [f"{label:40}{np.mean(values):10.4f}{len(values):7}" for label, values in ordered]
     return lines
 
@@ -320,27 +322,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", choices=("unimodal", "joint", "raw"), help="what is clustered (default unimodal)")
     parser.add_argument("--raw", dest="features", action="store_const", const="raw", help="the same as --features raw")
     parser.add_argument("--clusters", type=int, help="per modality (default: as many as classes, but 8 to 20)")
-    parser.add_argument("--shuffles", type=int, default=10, help="of the labels, for the control")
+    parser.add_argument("--shuffles", type=at_least(1), default=10, help="of the labels, for the control")
     parser.add_argument("--seed", type=int, default=0, help="of training, clusters and shuffles")
     parser.add_argument("--matrix", default="core", help="whose recipe trains the features (default: core)")
     parser.add_argument("--results", metavar="DIR", help="records whose scores are shown beside")
     parser.add_argument("--out", type=Path, default=Path("results/studies/interactions"), help="folder of the figure")
-    parser.add_argument("--json", action="store_true", help="print the numbers instead of the table")
+    add_json(parser, "print the numbers instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; write figure and numbers."""
-    try:
-        data = build_dataset(args.dataset, {})
-        pair = _pair(data, args.modalities)
-        _check(data, args)
-        scores, scores_of = _scores(args.results, args.dataset)
-    except (KeyError, ValueError, OSError) as error:
-        print(error.args[0] if error.args else error)
-        return 2
+    data = build_dataset(args.dataset, {})
+    pair = _pair(data, args.modalities)
+    _check(data, args)
+    scores, scores_of = _scores(args.results, args.dataset)
     matrix = read(args.matrix)
     recipe = {**matrix.recipe, **matrix.recipes.get(args.dataset, {})}
-    found = study(
+    findings = study(
         data,
         args.dataset,
         pair,
@@ -351,12 +349,12 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         scores=scores,
     )
-    found = replace(found, scores_of=scores_of)
+    findings = replace(findings, scores_of=scores_of)
     args.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(found), indent=1)
-    plot(found, args.out / f"{args.dataset}.png")
+    text = json.dumps(asdict(findings), indent=1)
+    plot(findings, args.out / f"{args.dataset}.png")
     (args.out / f"{args.dataset}.json").write_text(text + "\n", encoding="utf-8")
-    print(text if args.json else "\n".join([*_lines(found), "", f"Figure and numbers are in {args.out}"]))
+    print(text if args.json else "\n".join([*_lines(findings), "", f"Figure and numbers are in {args.out}"]))
     return 0
 
 
@@ -376,8 +374,6 @@ def _check(data: DataModule, args: argparse.Namespace) -> None:
         raise UsageError(f"{task.name} is a {task.target} task; the study needs one class or number per row")
     if args.clusters is not None and not 2 <= args.clusters <= 50:
         raise UsageError(f"--clusters must be 2 to 50, got {args.clusters}")
-    if args.shuffles < 1:
-        raise UsageError(f"--shuffles must be at least 1, got {args.shuffles}")
 
 
 def _scores(folder: str | None, dataset: str) -> tuple[dict[str, list[float]], str]:
@@ -385,9 +381,9 @@ def _scores(folder: str | None, dataset: str) -> tuple[dict[str, list[float]], s
     if folder is None:
         return {}, ""
     defaults = {key: plain(value) for key, value in resolve(dataset, datasets.get(dataset), {}, dataset).items()}
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     other: dict[str, Any] = {}
     for record in gather([folder], [dataset]).records:
-        found.setdefault(record.cell.label, []).append(record.clean)
+        scores.setdefault(record.cell.label, []).append(record.clean)
         other |= {key: value for key, value in record.cell.dataset_options.items() if defaults.get(key, value) != value}
-    return found, ", ".join(f"{key} = {value}" for key, value in other.items())
+    return scores, ", ".join(f"{key} = {value}" for key, value in other.items())

@@ -123,11 +123,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     for kind in arguments.kinds:
-        found = calibrate(kind, arguments.seeds)
-        (arguments.out / f"{kind}.json").write_text(json.dumps([asdict(c) for c in found], indent=1))
-        clean = ", ".join(f"{d} {m} {c:.3f}" for (d, m), c in zip(REFERENCES[kind], found[0].clean, strict=True))
+        calibrations = calibrate(kind, arguments.seeds)
+        (arguments.out / f"{kind}.json").write_text(json.dumps([asdict(c) for c in calibrations], indent=1))
+        clean = ", ".join(f"{d} {m} {c:.3f}" for (d, m), c in zip(REFERENCES[kind], calibrations[0].clean, strict=True))
         print(f"[{kind}] # clean: {clean}")
-        for c in found:
+        for c in calibrations:
             print(f"{c.name} = {list(c.severities)}" + ("  # capped" if c.capped else ""))
     return 0
 
@@ -135,14 +135,14 @@ def run(arguments: argparse.Namespace) -> int:
 def calibrate(kind: str, seeds: int) -> list[Calibration]:
     """Severities of every corruption of a kind, from the mean over references and seeds."""
     references = [_Reference(dataset, name, seeds) for dataset, name in REFERENCES[kind]]
-    found = []
+    calibrations = []
     for corruption, (weak, strong, ratio) in LIMITS[kind].items():
         along = (np.geomspace if ratio else np.linspace)(weak, strong, POINTS)
         kept = [[r.score(corruption, float(p)) / r.clean for p in along] for r in references]
         severities, capped = choose(along.tolist(), np.mean(kept, axis=0).tolist(), ratio)
-        clean = tuple(r.clean for r in references)
-        found.append(Calibration(corruption, clean, tuple(along.tolist()), tuple(map(tuple, kept)), severities, capped))
-    return found
+        clean, parameters = tuple(r.clean for r in references), tuple(along.tolist())
+        calibrations.append(Calibration(corruption, clean, parameters, tuple(map(tuple, kept)), severities, capped))
+    return calibrations
 
 
 def choose(parameters: list[float], kept: list[float], ratio: bool) -> tuple[tuple[float, ...], bool]:

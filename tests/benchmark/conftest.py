@@ -1,16 +1,20 @@
-"""Quick matrices, plugins with methods that misbehave, and the command line in a process of its own."""
+"""Small plans and matrices, and the command line in a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from benchmark.matrix import parse
+from benchmark.plan import Plan, make_plan
 from leaderboard.record import Record
 from leaderboard.store import Store
 
@@ -29,83 +33,35 @@ def numbers(folder: Path) -> dict[str, object]:
     return found
 
 
-PLUGIN = '''"""Methods that misbehave, for tests of the runner."""
-import os
-import signal
-import time
-
-import torch
-from torch import Tensor
-
-from methods import Method, register
+SMALL = {
+    "datasets": [{"name": "interactions_xor", "rows": 200}],
+    "methods": ["concat"],
+    "conditions": "none",
+    "baselines": False,
+}
 
 
-class Mean(Method):
-    family = "test"
-
-    def __init__(self, task, recipe):
-        super().__init__(task, recipe, fused_dim=recipe.width)
-
-    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
-        return z.mean(dim=1)
+def planned(**change: Any) -> Plan:
+    """The plan of one small cell, or of what is said instead."""
+    return make_plan(parse({**SMALL, **change}, "test.toml"))
 
 
-@register("well_behaved")
-class WellBehaved(Mean):
-    """Works."""
+FAULTY = ROOT / "tests" / "benchmark" / "faulty_methods.py"
 
 
-@register("raises")
-class Raises(Mean):
-    """Raises in training."""
-
-    def auxiliary(self, out, batch):
-        raise RuntimeError("on purpose")
-
-
-@register("not_finite")
-class NotFinite(Mean):
-    """Has a NaN loss from its third step on."""
-
-    def auxiliary(self, out, batch):
-        return {"bad": out.z.sum() * (torch.nan if self.global_step >= 2 else 0.0)}
-
-
-@register("crashes")
-class Crashes(Mean):
-    """Kills its process, as the kernel does when memory runs out."""
-
-    def auxiliary(self, out, batch):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-@register("slow_one")
-class SlowOne(Mean):
-    """Takes its time."""
-
-    def auxiliary(self, out, batch):
-        time.sleep(0.05)
-        return {}
-'''
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Path:
-    path = tmp_path / "misbehaving.py"
-    path.write_text(PLUGIN)
+def write_matrix(path: Path, methods: Sequence[str], seeds: int, epochs: int) -> Path:
+    """Cells of about a second."""
+    path.write_text(
+        f'seeds = {seeds}\nconditions = ["gaussian_noise", "missing"]\nmethods = {json.dumps(methods)}\n'
+        'baselines = false\ndatasets = [{ name = "interactions_xor", rows = 400 }]\n'
+        f"[recipe]\nwidth = 8\nepochs = {epochs}\nbatch_size = 100\n"
+    )
     return path
 
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Path:
-    """Cells of about a second."""
-    path = tmp_path / "small.toml"
-    path.write_text(
-        'seeds = 2\nconditions = ["gaussian_noise", "missing"]\nmethods = ["concat", "late"]\nbaselines = false\n'
-        'datasets = [{ name = "interactions_xor", rows = 400 }]\n'
-        "[recipe]\nwidth = 8\nepochs = 2\nbatch_size = 100\n"
-    )
-    return path
+    return write_matrix(tmp_path / "small.toml", ["concat", "late"], seeds=2, epochs=2)
 
 
 @pytest.fixture
@@ -119,19 +75,11 @@ def polymodal(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
     return call
 
 
-FAULTY = ROOT / "tests" / "benchmark" / "faulty_methods.py"
-FAULTY_MATRIX = (
-    'seeds = 1\nconditions = ["gaussian_noise", "missing"]\nmethods = ["steady"]\nbaselines = false\n'
-    'datasets = [{ name = "interactions_xor", rows = 400 }]\n'
-    "[recipe]\nwidth = 8\nepochs = 1\nbatch_size = 100\n"
-)
-
-
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     """`polymodal run` on the faulty methods, in a process group of its own, as a scheduler starts it."""
-    (folder / "matrix.toml").write_text(FAULTY_MATRIX)
+    matrix = write_matrix(folder / "matrix.toml", ["steady"], seeds=1, epochs=1)
     command = [
-        sys.executable, "-m", "benchmark.cli", "run", "matrix.toml", "--plugin", str(FAULTY), "--quiet",
+        sys.executable, "-m", "benchmark.cli", "run", str(matrix), "--plugin", str(FAULTY), "--quiet",
         "--no-checkpoints", *map(str, arguments),
     ]  # fmt: skip
     environment = {**ENVIRONMENT, "POLYMODAL_TEST_FOLDER": str(folder)}

@@ -1,4 +1,4 @@
-"""A plugin of methods that wait, hang, die and fill the disk, for tests that do it for real.
+"""A plugin of methods that raise, wait, hang, die and fill the disk, for tests that do it for real.
 
 They meet the test in the folder POLYMODAL_TEST_FOLDER.
 """
@@ -9,6 +9,7 @@ import signal
 import time
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from datamodules.base import Batch
@@ -38,7 +39,35 @@ class Mean(Method):
 
 @register("steady")
 class Steady(Mean):
-    """Works."""
+    """Works, and says how many modalities it has seen."""
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        return {"modalities_seen": present.float().sum(dim=1)}
+
+
+@register("raises")
+class Raises(Mean):
+    """Raises in training."""
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        raise RuntimeError("on purpose")
+
+
+@register("not_finite")
+class NotFinite(Mean):
+    """Has a NaN loss from its third step on."""
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        return {"bad": out.z.sum() * (torch.nan if self.global_step >= 2 else 0.0)}
+
+
+@register("takes_its_time")
+class TakesItsTime(Mean):
+    """Is slow."""
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        time.sleep(0.05)
+        return {}
 
 
 @register("dies")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leaderboard.store import Store
-from tests.benchmark.conftest import ENVIRONMENT, numbers
+from tests.benchmark.conftest import ENVIRONMENT, FAULTY, numbers
 
 pytestmark = pytest.mark.slow
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -26,14 +26,12 @@ def test_bit_equal_with_one_and_two_workers_and_in_process(polymodal: Call, matr
     assert len(numbers(tmp_path / "r0")) == 4
 
 
-def test_a_worker_that_dies_fails_its_cell_only(polymodal: Call, plugin: Path, matrix: Path, tmp_path: Path) -> None:
-    done = polymodal(
-        "run", matrix, "--plugin", plugin, "--methods", "crashes,well_behaved,concat", "--workers", 2, "--quiet"
-    )
+def test_a_worker_that_dies_fails_its_cell_only(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    done = polymodal("run", matrix, "--plugin", FAULTY, "--methods", "dies,steady,concat", "--workers", 2, "--quiet")
     assert done.returncode == 1
     assert "6 cells: 4 run, 0 cached, 2 failed" in done.stdout
     failed = [r for r in Store(tmp_path / "results").scan().records if r.status == "failed"]
-    assert {r.cell.method for r in failed} == {"crashes"}
+    assert {r.cell.method for r in failed} == {"dies"}
     assert all(r.error and "signal SIGKILL" in r.error.message for r in failed)
 
 
@@ -46,10 +44,11 @@ def test_two_runs_on_one_folder(polymodal: Call, matrix: Path, tmp_path: Path) -
     assert numbers(tmp_path / "results") == numbers(tmp_path / "alone")
 
 
-def test_ctrl_c_lets_running_cells_end(plugin: Path, matrix: Path, tmp_path: Path, polymodal: Call) -> None:
+def test_ctrl_c_lets_running_cells_end(matrix: Path, tmp_path: Path, polymodal: Call) -> None:
     command = [
-        sys.executable, "-m", "benchmark.cli", "run", str(matrix), "--plugin", str(plugin), "--methods", "slow_one",
-        "--seeds", "6", "--workers", "1", "--quiet", "--set", "recipe.epochs=20", "--set", "recipe.patience=20",
+        sys.executable, "-m", "benchmark.cli", "run", str(matrix), "--plugin", str(FAULTY), "--methods",
+        "takes_its_time", "--seeds", "6", "--workers", "1", "--quiet", "--set", "recipe.epochs=20",
+        "--set", "recipe.patience=20",
     ]  # fmt: skip
     process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
     _wait_for(lambda: list((tmp_path / "results").glob("*.json")), 300)

@@ -12,7 +12,7 @@ import timm
 import torch
 
 from benchmark.build import build_dataset, build_method
-from benchmark.matrix import read, shipped, with_arguments
+from benchmark.matrix import read, with_arguments
 from benchmark.options import UsageError
 from benchmark.plan import make_plan
 from datamodules.encoders.pretrained import EncoderName
@@ -186,13 +186,6 @@ def test_the_encoder_of_the_vqa2_matrix_has_the_grid_of_the_thesis() -> None:
         model: Any = timm.create_model(encoder.model.partition(".")[0], pretrained=False)
     assert model.patch_embed.grid_size == (14, 14)
     assert model.patch_embed.img_size == (dataset.options["image_size"],) * 2  # nothing is resized twice
-
-
-def test_every_shipped_matrix_names_what_is_registered() -> None:
-    assert {"vqa2", "retrieval", "robust_image_text"} <= set(shipped())
-    for name in shipped():
-        matrix: Any = read(name)
-        assert matrix.methods and matrix.datasets
 
 
 def test_the_miniatures_have_every_look() -> None:

@@ -4,16 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.matrix import MatrixError, parse, read, shipped, with_arguments
-from benchmark.options import UsageError
+from benchmark.errors import UsageError
+from benchmark.matrix import DEFAULT, parse, read, shipped, with_arguments
 from benchmark.plan import make_plan
+from tests.benchmark.conftest import SMALL, planned
 
-SMALL = {"datasets": [{"name": "interactions_xor", "rows": 200}], "methods": ["concat"], "conditions": "none"}
+
+def test_shipped_matrices_are_read() -> None:
+    assert {"quick", "core", "vqa2", "retrieval", "robust_image_text"} <= set(shipped())
+    for name in shipped():
+        matrix = read(name)
+        assert matrix.methods and matrix.datasets and matrix.seeds, name
 
 
-def test_shipped_matrices_are_read_and_planned() -> None:
-    assert {"quick", "core"} <= set(shipped())
-    assert len(read("quick").methods) > 3
+def test_the_default_matrix_is_planned() -> None:
+    matrix = read(DEFAULT)
+    plan = make_plan(matrix)
+    assert {cell.method for cell in plan.cells} == {choice.name for choice in matrix.methods} | set(plan.added)
+    assert {cell.dataset for cell in plan.cells} == {choice.name for choice in matrix.datasets}
+    assert {cell.seed for cell in plan.cells} == set(matrix.seeds)
 
 
 @pytest.mark.parametrize(
@@ -22,15 +31,23 @@ def test_shipped_matrices_are_read_and_planned() -> None:
         ({"methods": ["concta"]}, "no method named 'concta'. Did you mean 'concat'"),
         ({"datasets": ["digit_halfs"]}, "no dataset named 'digit_halfs'. Did you mean 'digit_halves'"),
         ({"sedes": 3}, "no key `sedes` in a matrix. Did you mean 'seeds'"),
-        ({"seeds": 0}, "`seeds` must be a number >= 1"),
+        ({"seeds": 0}, "`seeds` must be an integer >= 1"),
+        ({"seeds": []}, "`seeds` must be an integer >= 1"),
+        ({"seeds": [True]}, "`seeds` must be an integer >= 1"),
         ({"recipe": 3}, "`recipe` must be a table"),
+        ({"baselines": "false"}, "`baselines` must be true or false"),
+        ({"exclude": 5}, "`exclude` must be a list, each a string"),
+        ({"datasets": [1]}, "`datasets` must be one of 'all' or a list, each a string or a table"),
+        ({"methods": {"cca": False}}, "`methods` must be"),
+        ({"conditions": [[1]]}, "`conditions` must be a string or a list, each a string"),
+        ({"recipes": {"digit_halves": 1}}, "`recipes` must be a table"),
         ({"methods": [{"rank": 3}]}, "has no name"),
         ({"recipes": {"digits": {}}}, "no dataset named 'digits'"),
         ({"exclude": ["conat"]}, "no method named 'conat'"),
     ],
 )
 def test_unknown_names_are_named(change: dict, message: str) -> None:
-    with pytest.raises(MatrixError, match=r"file\.toml") as error:
+    with pytest.raises(UsageError, match=r"file\.toml") as error:
         parse({**SMALL, **change}, "file.toml")
     assert message in str(error.value)
 
@@ -52,42 +69,42 @@ def test_unknown_names_are_named(change: dict, message: str) -> None:
     ],
 )
 def test_bad_values_are_errors_of_the_plan(change: dict, message: str) -> None:
-    with pytest.raises(UsageError, match=r"file\.toml") as error:
-        make_plan(parse({**SMALL, **change}, "file.toml"))
+    with pytest.raises(UsageError, match=r"test\.toml") as error:
+        planned(**change)
     assert message in str(error.value)
 
 
 def test_truncated_toml(tmp_path: Path) -> None:
     path = tmp_path / "half.toml"
     path.write_text("methods = [")
-    with pytest.raises(MatrixError, match=r"half.toml is not valid TOML"):
+    with pytest.raises(UsageError, match=r"half.toml is not valid TOML"):
         read(str(path))
-    with pytest.raises(MatrixError, match="neither a file nor a shipped one"):
+    with pytest.raises(UsageError, match="neither a file nor a shipped one"):
         read("qick")
 
 
 def test_lists_are_axes_and_seeds_count() -> None:
-    plan = make_plan(parse({**SMALL, "methods": {"concat": {"hidden": [16, 32]}}, "seeds": 3, "baselines": False}, "f"))
+    plan = planned(methods={"concat": {"hidden": [16, 32]}}, seeds=3)
     assert len(plan.cells) == 6
     assert {c.label for c in plan.cells} == {"concat[hidden=16]", "concat[hidden=32]"}
 
 
 def test_a_list_is_the_value_of_an_option_that_is_a_sequence() -> None:
-    one = make_plan(parse({**SMALL, "datasets": [{"name": "interactions_xor", "rows": 200, "mu": [2.0, 2.0]}]}, "f"))
+    one = planned(datasets=[{"name": "interactions_xor", "rows": 200, "mu": [2.0, 2.0]}])
     assert one.cells[0].dataset_options["mu"] == [2.0, 2.0]
     axis = [{"name": "interactions_xor", "rows": 200, "mu": [[2.0, 2.0], [1.0, 1.0]]}]
-    two = make_plan(parse({**SMALL, "datasets": axis}, "f"))
+    two = planned(datasets=axis)
     assert len({str(c.dataset_options) for c in two.cells}) == 2
 
 
 def test_unimodal_expands_and_baselines_are_added() -> None:
-    plan = make_plan(parse({**SMALL, "methods": ["additive"]}, "f"))
+    plan = planned(methods=["additive"], baselines=True)
     assert {c.label for c in plan.cells} == {"additive", "concat", "unimodal[a]", "unimodal[b]"}
     assert plan.added == ("concat", "unimodal")
 
 
 def test_not_applicable_is_listed_with_its_reason() -> None:
-    plan = make_plan(parse({**SMALL, "methods": [{"name": "unimodal", "modality": "image"}]}, "f"))
+    plan = planned(methods=[{"name": "unimodal", "modality": "image"}])
     (left,) = plan.not_applicable
     assert left.label == "unimodal[image]" and "no modality 'image'" in left.reason
 
@@ -103,7 +120,7 @@ def test_command_line_on_top() -> None:
     plan = make_plan(matrix)
     assert {c.label for c in plan.cells} >= {"concat[hidden=16]", "late[combine=mean]"}
     assert all(c.recipe["epochs"] == 3 and c.recipe["lr"] == 0.5 for c in plan.cells)
-    with pytest.raises(MatrixError, match="Did you mean 'concat'"):
+    with pytest.raises(UsageError, match="Did you mean 'concat'"):
         with_arguments(parse(SMALL, "f"), settings=["conact.hidden=3"])
-    with pytest.raises(MatrixError, match=r"--set takes NAME.KEY=VALUE"):
+    with pytest.raises(UsageError, match=r"--set takes NAME.KEY=VALUE"):
         with_arguments(parse(SMALL, "f"), settings=["hidden"])

@@ -9,26 +9,18 @@ import torch
 
 from benchmark.executors import pool as pool_
 from benchmark.executors.local import default_workers, gpus_of
-from benchmark.executors.pool import Crew, Pool, ResultsLost, Settings, Stop, Word, Worker, WorkerDied
-from benchmark.matrix import parse
-from benchmark.plan import make_plan
+from benchmark.executors.pool import Backend, Message, Pool, ResultsLost, Settings, Stop, Worker, WorkerDied
 from benchmark.runner import write_failure
 from leaderboard.record import Cell
 from leaderboard.store import Store
+from tests.benchmark.conftest import planned
 
-Answer = Callable[[Cell], Word | None]
+Answer = Callable[[Cell], Message | None]
 
 
 @pytest.fixture(scope="module")
 def cells() -> tuple[Cell, ...]:
-    matrix = {
-        "methods": ["concat"],
-        "datasets": ["interactions_xor"],
-        "seeds": 4,
-        "conditions": "none",
-        "baselines": False,
-    }
-    return make_plan(parse(matrix, "test")).cells
+    return planned(seeds=4).cells
 
 
 class Actor(Worker):
@@ -36,22 +28,22 @@ class Actor(Worker):
 
     def __init__(self, slot: int, answer: Answer) -> None:
         self.slot, self.answer = slot, answer
-        self.words: deque[Word] = deque()
+        self.messages: deque[Message] = deque()
         self.killed = False
 
     def start(self) -> None:
-        self.words.append(Word("ready"))
+        self.messages.append(Message("ready"))
 
     def send(self, cell: Cell) -> None:
-        if (word := self.answer(cell)) is not None:
-            self.words.append(word)
+        if (message := self.answer(cell)) is not None:
+            self.messages.append(message)
 
     def kill(self) -> None:
         self.killed = True
 
 
-class Stage(Crew):
-    """A crew of actors."""
+class Stage(Backend):
+    """A backend of actors."""
 
     tries = 3
     false_starts = 2
@@ -68,18 +60,18 @@ class Stage(Crew):
         self.hired.append(Actor(slot, self.answer))
         return self.hired[-1]
 
-    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Word]]:
-        return [(w, w.words.popleft()) for w in workers if isinstance(w, Actor) and w.words]
+    def listen(self, workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
+        return [(w, w.messages.popleft()) for w in workers if isinstance(w, Actor) and w.messages]
 
     def close(self) -> None:
         self.closed = True
 
 
-def run(crew: Stage, cells: Sequence[Cell], folder: Path, stop: Stop | None = None, **settings: float) -> list[str]:
+def run(backend: Stage, cells: Sequence[Cell], folder: Path, stop: Stop | None = None, **settings: float) -> list[str]:
     """What came of each cell, by seed: its status, or the message of its failure."""
     given = Settings(str(folder), **settings)  # pyright: ignore[reportArgumentType]
-    records = list(Pool(cells, given, stop or Stop(), crew).run())
-    assert crew.closed and all(worker.killed for worker in crew.hired)
+    records = list(Pool(cells, given, stop or Stop(), backend).run())
+    assert backend.closed and all(worker.killed for worker in backend.hired)
     assert len({record.cell.seed for record in records}) == len(records), "a cell was reported twice"
     return [r.error.message if r.error else r.status for r in sorted(records, key=lambda r: r.cell.seed)]
 
@@ -87,54 +79,54 @@ def run(crew: Stage, cells: Sequence[Cell], folder: Path, stop: Stop | None = No
 def well(folder: Path) -> Answer:
     """A cell that works; what it leaves is a record, any record."""
 
-    def answer(cell: Cell) -> Word:
-        return Word("finished", write_failure(cell, Store(folder), RuntimeError("done")).to_json())
+    def answer(cell: Cell) -> Message:
+        return Message("finished", write_failure(cell, Store(folder), RuntimeError("done")).to_json())
 
     return answer
 
 
 def test_every_cell_once(cells: tuple[Cell, ...], tmp_path: Path) -> None:
-    crew = Stage(well(tmp_path))
-    assert run(crew, cells, tmp_path) == ["done"] * 4
-    assert [worker.slot for worker in crew.hired] == [0, 1]
+    backend = Stage(well(tmp_path))
+    assert run(backend, cells, tmp_path) == ["done"] * 4
+    assert [worker.slot for worker in backend.hired] == [0, 1]
 
 
 def test_a_lost_cell_is_tried_again_by_another_worker(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     losses = [0, 0]
 
-    def answer(cell: Cell) -> Word:
+    def answer(cell: Cell) -> Message:
         if cell.seed == 1 and len(losses) > 0:
             losses.pop()
-            return Word("lost", "node gone")
+            return Message("lost", "node gone")
         return well(tmp_path)(cell)
 
-    crew = Stage(answer)
-    assert run(crew, cells, tmp_path) == ["done"] * 4
-    assert not losses and len(crew.hired) >= 3
+    backend = Stage(answer)
+    assert run(backend, cells, tmp_path) == ["done"] * 4
+    assert not losses and len(backend.hired) >= 3
 
 
 def test_a_poisoned_cell_fails_after_its_tries(cells: tuple[Cell, ...], tmp_path: Path) -> None:
-    crew = Stage(lambda cell: Word("lost", "boom") if cell.seed == 2 else well(tmp_path)(cell))
-    found = run(crew, cells, tmp_path)
+    backend = Stage(lambda cell: Message("lost", "boom") if cell.seed == 2 else well(tmp_path)(cell))
+    found = run(backend, cells, tmp_path)
     assert found[2] == "the worker died in the middle of this cell, 3 times: boom"
     assert found[:2] + found[3:] == ["done"] * 3
     record = Store(tmp_path).read(cells[2].id)
     assert record and record.status == "failed"
-    once = Stage(lambda cell: Word("lost", "boom"))
+    once = Stage(lambda cell: Message("lost", "boom"))
     assert run(once, cells[:1], tmp_path, tries=1) == ["the worker died in the middle of this cell: boom"]
 
 
 def test_a_cell_that_hangs_is_cut_off(cells: tuple[Cell, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100_000))
     monkeypatch.setattr(pool_.time, "monotonic", lambda: float(next(clock)))
-    crew = Stage(lambda cell: None if cell.seed == 0 else well(tmp_path)(cell))
-    assert run(crew, cells, tmp_path, timeout=50) == ["timed out after 50 s (--cell-timeout)", *["done"] * 3]
+    backend = Stage(lambda cell: None if cell.seed == 0 else well(tmp_path)(cell))
+    assert run(backend, cells, tmp_path, timeout=50) == ["timed out after 50 s (--cell-timeout)", *["done"] * 3]
 
 
 def test_nothing_is_started_after_a_stop(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     stop = Stop()
 
-    def answer(cell: Cell) -> Word:
+    def answer(cell: Cell) -> Message:
         stop.set()
         return well(tmp_path)(cell)
 
@@ -148,30 +140,30 @@ def test_a_folder_that_cannot_be_written_ends_the_run_after_the_running_cells(
     blocked.write_text("")
     asked: list[int] = []
 
-    def answer(cell: Cell) -> Word:
+    def answer(cell: Cell) -> Message:
         asked.append(cell.seed)
-        return Word("unstored", "no space") if cell.seed == 0 else well(tmp_path)(cell)
+        return Message("unstored", "no space") if cell.seed == 0 else well(tmp_path)(cell)
 
-    crew = Stage(answer)
+    backend = Stage(answer)
     with pytest.raises(ResultsLost, match=r"cannot write to the results folder .*no space"):
-        run(crew, cells, blocked)
-    assert len(asked) <= 2 and crew.closed
+        run(backend, cells, blocked)
+    assert len(asked) <= 2 and backend.closed
 
 
 def test_workers_that_never_start_end_the_run(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     class Dead(Actor):
         def start(self) -> None:
-            self.words.append(Word("lost", "exit code 1"))
+            self.messages.append(Message("lost", "exit code 1"))
 
     class Empty(Stage):
         def hire(self, slot: int) -> Actor:
             self.hired.append(Dead(slot, self.answer))
             return self.hired[-1]
 
-    crew = Empty(well(tmp_path))
+    backend = Empty(well(tmp_path))
     with pytest.raises(WorkerDied, match="could not start"):
-        run(crew, cells, tmp_path)
-    assert len(crew.hired) == 2 and crew.closed
+        run(backend, cells, tmp_path)
+    assert len(backend.hired) == 2 and backend.closed
 
 
 def test_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 from torch import Tensor
 
 from benchmark import precision
-from benchmark.conformance.methods import RECIPE
+from benchmark.conformance.case import RECIPE
 from benchmark.conformance.probe import Probe
-from benchmark.options import UsageError
+from benchmark.errors import UsageError
 from benchmark.precision import check_precision
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, TrainerOptions, fit
@@ -205,5 +207,12 @@ def test_what_kills_the_child_is_one_error(
 
 
 def test_a_matrix_names_the_precisions_there_are() -> None:
-    with pytest.raises(ValueError, match=r"`precision` must be one of .*bf16-mixed"):
-        TrainerOptions(precision="bf16")
+    with pytest.raises(ValueError, match="`precision` must be one of") as error:
+        TrainerOptions(precision="bf16")  # pyright: ignore[reportArgumentType]
+    assert all(repr(known) in str(error.value) for known in get_args(precision.Precision))
+
+
+@pytest.mark.filterwarnings("ignore:You passed .*16-mixed")
+@pytest.mark.parametrize("known", get_args(precision.Precision))
+def test_every_precision_is_one_of_lightnings(known: Any) -> None:
+    assert Trainer(accelerator="cpu", precision=known, logger=False).precision[:2] in ("32", "64", "bf")

@@ -1,14 +1,17 @@
 """`polymodal run` as a user runs it: results, resume, failures, bad input."""
 
 import json
+import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmark.cli import commands, parser
 from leaderboard.store import Store
-from tests.benchmark.conftest import numbers
+from tests.benchmark.conftest import FAULTY, numbers
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -43,15 +46,13 @@ def test_truncated_record_is_named_by_validate_and_run_again(polymodal: Call, ma
     assert numbers(tmp_path / "results") == before
 
 
-def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
-    polymodal: Call, plugin: Path, matrix: Path, tmp_path: Path
-) -> None:
-    names = "raises,not_finite,well_behaved"
-    done = polymodal("run", matrix, "--plugin", plugin, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
+def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
+    names = "raises,not_finite,steady"
+    done = polymodal("run", matrix, "--plugin", FAULTY, "--methods", names, "--seeds", 1, "--workers", 0, "--quiet")
     assert done.returncode == 1
     assert "3 cells: 1 run, 0 cached, 2 failed" in done.stdout
     by_name = {r.cell.method: r for r in Store(tmp_path / "results").scan().records}
-    assert by_name["well_behaved"].status == "ok"
+    assert by_name["steady"].status == "ok"
     assert by_name["raises"].error and by_name["raises"].error.message == "on purpose"
     assert "auxiliary" in by_name["raises"].error.traceback
     assert by_name["not_finite"].error and "NotFinite: the loss of stage 'train' is not finite at step 2" in (
@@ -60,6 +61,9 @@ def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(
     assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
     shown = polymodal("show", by_name["raises"].cell.id)
     assert shown.returncode == 0 and "on purpose" in shown.stdout
+    shown = polymodal("show", by_name["steady"].cell)
+    for condition, seen in (("clean", 2), ("missing:a", 1)):
+        assert re.search(rf"{condition} .* modalities_seen {seen} ", shown.stdout), shown.stdout
 
 
 def test_bad_input_is_one_message_and_exit_code_two(polymodal: Call, matrix: Path, tmp_path: Path) -> None:
@@ -68,7 +72,7 @@ def test_bad_input_is_one_message_and_exit_code_two(polymodal: Call, matrix: Pat
         ("run", matrix, "--set", "concat.hiden=3"): "no option `hiden`",
         ("run", "nothing.toml"): "neither a file nor a shipped one",
         ("run", matrix, "--plugin", "nowhere.py"): "no plugin file",
-        ("run", matrix, "--seeds", "0"): "`seeds` must be a number >= 1",
+        ("run", matrix, "--seeds", "0"): "--seeds: must be a whole number >= 1, got '0'",
         ("show", "nothing"): "no cell in results begin with 'nothing'",
         ("check", "concta"): "Did you mean 'concat'",
         ("validate", "nowhere"): "no results folder nowhere",
@@ -123,10 +127,26 @@ def test_doctor(polymodal: Call) -> None:
     assert {line["check"] for line in json.loads(done.stdout)} >= {"python", "packages", "devices", "data", "results"}
 
 
+@pytest.mark.parametrize("command", commands())
+def test_every_example_of_every_command_parses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args([command, "--help"])
+    _, _, shown = capsys.readouterr().out.partition("\nexamples:\n")
+    lines = [re.split(r"  +| && | > ", line.strip())[0] for line in shown.splitlines()]
+    own = [shlex.split(line)[1:] for line in lines if line.startswith(f"polymodal {command}")]
+    assert own, "no example"
+    for arguments in own:
+        parser().parse_args(arguments)
+
+
+def test_commands_are_discovered() -> None:
+    assert {"run", "plan", "leaderboard", "compare", "attend", "data", "study"} <= set(commands())
+
+
 @pytest.mark.parametrize(
-    "command", ["run", "plan", "list", "show", "check", "new", "validate", "doctor", "leaderboard"]
+    "bad", ["--workers=-1", "--devices=0", "--methods=", "--methods=a,,b", "--cells=5:2", "--grace=x"]
 )
-def test_every_command_has_an_example(polymodal: Call, command: str) -> None:
-    done = polymodal(command, "--help")
-    assert done.returncode == 0
-    assert f"polymodal {command}" in done.stdout.split("example")[-1]
+def test_wrong_arguments_are_refused_by_name(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["run", bad])
+    assert ended.value.code == 2 and f"argument {bad.partition('=')[0]}: must be" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmark.cli import main
 from benchmark.studies import centers as study
 from datamodules.base import DataModule, Split
 from datamodules.spec import Modality, Task
@@ -73,5 +74,5 @@ def test_floors(tmp_path, capsys, monkeypatch):
 
 
 def test_floors_need_a_retrieval_task(tmp_path, capsys):
-    assert study.run(parse("--floors", "digit_halves", "--out", str(tmp_path))) == 2
-    assert "multiclass" in capsys.readouterr().out
+    assert main(["study", "centers", "--floors", "digit_halves", "--out", str(tmp_path)]) == 2
+    assert "multiclass" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from benchmark.cli import main
 from benchmark.studies import exchange
 from benchmark.studies import interactions as study
 from benchmark.studies._interaction_truth import exact_joint
@@ -203,8 +204,8 @@ def test_run_writes_figure_numbers_and_the_scores_of_the_records(tmp_path, capsy
 )
 def test_what_cannot_be_studied_is_refused_before_training(argv, message, capsys, monkeypatch) -> None:
     monkeypatch.setattr(study, "study", lambda *a, **k: pytest.fail("trained"))
-    assert study.run(parse(study, *argv)) == 2
-    assert message in capsys.readouterr().out
+    assert main(["study", "interactions", *argv]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -238,7 +239,7 @@ def test_exchange_draws_the_shares_of_the_history(tmp_path, capsys) -> None:
 
 
 def test_exchange_without_shares(tmp_path, capsys) -> None:
-    assert exchange.run(parse(exchange, "--results", str(tmp_path / "none"))) == 2
+    assert main(["study", "exchange", "--results", str(tmp_path / "none")]) == 2
     Store(tmp_path).write(record("concat", 0, 0.8), {"target": np.zeros(1)})
-    assert exchange.run(parse(exchange, "--results", str(tmp_path))) == 2
-    assert "polymodal run exchange" in capsys.readouterr().out
+    assert main(["study", "exchange", "--results", str(tmp_path)]) == 2
+    assert "polymodal run exchange" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmark.cli import main
 from benchmark.commands import compare as command
 from leaderboard.comparison import compare
 from leaderboard.merge import BoardError, gather
@@ -125,5 +126,5 @@ def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixtur
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"compare-gated-tensor.png", "compare-gated-tensor.svg"}
     assert _run(*given, "--json") == 0
     assert json.loads(capsys.readouterr().out)["differences"][0]["verdict"] == "win"
-    assert _run("gated", "nothing", "--results", str(store.folder)) == 2
+    assert main(["compare", "gated", "nothing", "--results", str(store.folder)]) == 2
     assert "no method named 'nothing'" in capsys.readouterr().err

@@ -78,8 +78,8 @@ def test_measures_are_those_of_the_records(build: Build) -> None:
             )
         )
     assert entry.measures["area"].mean == pytest.approx(np.mean(by_hand))
-    image = {r.seed: r.clean for r in store.scan().records if r.label == "unimodal[image]"}
-    gains = [r.clean - image[r.seed] for r in records]
+    image = {r.cell.seed: r.clean for r in store.scan().records if r.cell.label == "unimodal[image]"}
+    gains = [r.clean - image[r.cell.seed] for r in records]
     assert entry.measures["gain"].values == pytest.approx(tuple(gains))
 
 

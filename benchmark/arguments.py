@@ -1,0 +1,165 @@
+"""The arguments that commands share, and what they do: said once, they mean the same everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from benchmark.plan import Plan
+
+ArgumentParser = argparse.ArgumentParser
+RESULTS = "results"
+
+
+def add_results(parser: ArgumentParser) -> None:
+    """Where the records are."""
+    parser.add_argument("--results", default=RESULTS, metavar="DIR", help="folder of the records (default: results)")
+
+
+def add_json(parser: ArgumentParser, what: str = "as JSON") -> None:
+    """For scripts."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def add_plugins(parser: ArgumentParser) -> None:
+    """What is not ours but the user's own."""
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE",
+                        help="a Python file with @register-ed methods or datasets; its code is run")  # fmt: skip
+
+
+def add_data(parser: ArgumentParser) -> None:
+    """Where the user's data is, and the plugins that read it."""
+    parser.add_argument("--data", metavar="DIR", help="folder with your data (default: $POLYMODAL_DATA)")
+    add_plugins(parser)
+
+
+def add_board(parser: ArgumentParser) -> None:
+    """How records are compared."""
+    parser.add_argument("--draws", type=at_least(100), default=10_000, help="bootstrap draws (default: 10000)")
+    parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+
+
+def add_matrix(parser: ArgumentParser) -> None:
+    """Which cells."""
+    parser.add_argument("matrix", nargs="?", default=None, help="a TOML file or a shipped matrix (default: quick)")
+    parser.add_argument("--methods", type=names, metavar="A,B", help="only these methods")
+    parser.add_argument("--datasets", type=names, metavar="A,B", help="only these datasets")
+    parser.add_argument("--seeds", type=at_least(1), metavar="N", help="seeds 0..N-1")
+    parser.add_argument("--conditions", metavar="SET", help="standard, full, none, or a list of corruptions and groups")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", dest="settings",
+                        help="an option of a method, a dataset, the recipe or the trainer; repeatable")  # fmt: skip
+    add_data(parser)
+    parser.add_argument("--weights", metavar="PATH", help="folder (or safetensors file) with the weights of encoders "
+                        "(default: $POLYMODAL_WEIGHTS, then the hub)")  # fmt: skip
+    add_results(parser)
+    parser.add_argument("--no-baselines", action="store_true", help="do not add concat and unimodal")
+    parser.add_argument("--devices", type=at_least(1), metavar="N", help="devices per cell (DDP when more than one)")
+
+
+def names(text: str) -> list[str]:
+    """`a,b` as a list."""
+    given = [name.strip() for name in text.split(",")]
+    if not all(given):
+        raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
+    return given
+
+
+def at_least(least: int) -> Any:
+    """The type of a whole number that must not be smaller."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number >= {least}, got {text!r}")
+        return value
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """A length of time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, got {text!r}")
+    return value
+
+
+def cells(text: str) -> slice:
+    """`I:J`, a part of a plan."""
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise argparse.ArgumentTypeError(f"must be I:J with I <= J, got {text!r}")
+    return slice(int(first), int(last))
+
+
+def console_of(width: int) -> Console:
+    """A console for tables; a pipe has no width, and no table is wrapped or cut for it."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=width)
+
+
+def use_data(arguments: argparse.Namespace) -> None:
+    """Make the user's folders and plugins known.
+
+    Raises:
+        ImportError: If a plugin fails, with the line of it that did.
+    """
+    from datamodules.registry import load_plugin
+
+    for name in ("data", "weights"):
+        if getattr(arguments, name, None):
+            os.environ[f"POLYMODAL_{name.upper()}"] = str(getattr(arguments, name))
+    for plugin in arguments.plugin:
+        try:
+            load_plugin(plugin)
+        except ImportError as error:
+            raise ImportError(f"{error}{_place(error, plugin)}") from error
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """The plan that the command line describes."""
+    from benchmark.matrix import DEFAULT, Matrix, read, with_arguments
+
+    use_data(arguments)
+    explicit = arguments.matrix is None and arguments.methods and arguments.datasets
+    matrix = read(arguments.matrix or DEFAULT)
+    if explicit:  # nothing of the default matrix is meant but its recipes
+        matrix = Matrix("command line", (), (), recipe=matrix.recipe, recipes=matrix.recipes)
+    matrix = with_arguments(
+        matrix,
+        method_names=arguments.methods,
+        dataset_names=arguments.datasets,
+        seeds=arguments.seeds,
+        settings=arguments.settings,
+        conditions=arguments.conditions,
+        trainer={"devices": arguments.devices} if arguments.devices else None,
+        baselines=False if arguments.no_baselines else None,
+    )
+    from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
+
+    return make_plan(matrix)
+
+
+def _place(error: ImportError, plugin: str) -> str:
+    """Where in the plugin its own error came from."""
+    cause = error.__cause__
+    if isinstance(cause, SyntaxError) and cause.lineno:
+        return f" ({cause.filename}, line {cause.lineno})"
+    frames = traceback.extract_tb(cause.__traceback__) if cause else []
+    own = [frame for frame in frames if frame.filename == str(Path(plugin).resolve())]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

@@ -1,0 +1,81 @@
+"""A value of a dataset as people know it, whatever its kind and range; what all pictures share."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datamodules.base import DataModule
+from datamodules.spec import Modality
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+
+def draw_image(axis: Axes, modality: Modality, value: Tensor, like: Tensor | None = None, **placement: Any) -> None:
+    """Show `[C, H, W]` in colour, or its first channel in grey; `placement` is for `imshow`.
+
+    Black and white are the ends of the modality's range, or of `like` (by default the image itself) where it has none.
+    """
+    like = value if like is None else like
+    low, high = modality.range or (float(like.min()), float(like.max()))
+    shown = ((value.float() - low) / max(high - low, 1e-12)).clamp(0, 1)
+    if len(value) == 3:
+        axis.imshow(shown.permute(1, 2, 0).numpy(), interpolation="nearest", **placement)
+    else:
+        axis.imshow(shown[0].numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest", **placement)
+
+
+def draw_value(
+    axis: Axes,
+    modality: Modality,
+    value: Tensor,
+    datamodule: DataModule,
+    like: Tensor | None = None,
+    *,
+    width: int = 16,
+    fontsize: float = 6,
+) -> None:
+    """Show an input of any kind.
+
+    Args:
+        like: Its scale of colours and heights is taken, so that a change from it is seen as one.
+        width: Letters in a line of a text.
+        fontsize: Of a text.
+    """
+    bare(axis)
+    scale = value if like is None else like
+    low, high = float(scale.min()), float(scale.max())
+    match modality.kind:
+        case "image":
+            draw_image(axis, modality, value, like)
+        case "sequence":
+            # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
+            style: Any = {"origin": "lower", "cmap": "magma", "interpolation": "nearest"}
+            axis.imshow(value.float().T.numpy(), aspect="auto", vmin=low, vmax=high, **style)
+        case "vector":
+            axis.bar(range(len(value)), value.numpy(), width=1.0, color="#33608c")
+            if like is not None:
+                axis.set_ylim(min(2 * low, -0.1), max(2 * high, 0.1))
+        case "text":
+            for side in axis.spines.values():
+                side.set_visible(False)
+            words = textwrap.fill(datamodule.spell(modality.name, value), width)
+            centred: Any = {"ha": "center", "va": "center", "transform": axis.transAxes}
+            axis.text(0.5, 0.5, words, fontsize=fontsize, parse_math=False, **centred)
+
+
+def bare(axis: Axes) -> None:
+    """Axes without ticks."""
+    axis.set_xticks([])
+    axis.set_yticks([])
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a PNG; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+    return path
