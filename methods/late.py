@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
-from methods.metrics import task_loss
+from methods.parts.decisions import losses_of_each
 from methods.parts.vqa_accuracy import answer_totals
 
 
@@ -19,14 +19,15 @@ class Late(Method):
     `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities: Bayes'
     rule for modalities that are independent given the class. `"mean"` averages probabilities. Regression averages
     values.
+
+    Source: Kittler et al., 1998.
     """
 
     family = "baseline"
+    checked = ({}, {"combine": "mean"})
 
     def __init__(self, task: Task, recipe: Recipe, *, combine: Literal["bayes", "mean"] = "bayes") -> None:
         super().__init__(task, recipe)
-        if combine not in ("bayes", "mean"):
-            raise ValueError(f"late: `combine` must be 'bayes' or 'mean', got {combine!r}")
         self.combine = combine
         self.independent = task.target in ("multilabel", "answers")  # every output is a probability of its own
         self.heads = nn.ModuleList(nn.Linear(recipe.width, task.num_outputs) for _ in task.modalities)
@@ -50,19 +51,12 @@ class Late(Method):
             return mean.logit(eps=1e-6) if self.independent else mean.clamp_min(floor).log()
         if self.independent:
             return (decisions * mask).sum(dim=1) - (count - 1) * self.log_prior
-        # log p(y|x) = sum_m log p(y|x_m) - (M - 1) log p(y) + const  (spec 1.1)
+        # log p(y|x) = sum_m log p(y|x_m) - (M - 1) log p(y) + const
         return (log_p * mask).sum(dim=1) - (count - 1) * self.log_prior
 
     def each(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The loss of each modality, over the rows in which it is present."""
-        decisions = self.decide(out.z)
-        terms = {}
-        for m, name in enumerate(self.task.names):
-            rows = batch.present[:, m]
-            terms[name] = (
-                task_loss(self.task, decisions[rows, m], batch.target[rows]) if rows.any() else decisions.sum() * 0
-            )
-        return terms
+        return losses_of_each(self.task, self.decide(out.z), batch)
 
     def count(self, train: Iterable[Encoded]) -> None:
         """The class prior of the training split, with one pseudo-count; in logits for independent outputs."""

@@ -5,7 +5,7 @@ Queries whose class is not in the gallery cannot be answered by any method: they
 `without_positive` counts them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +38,13 @@ def first_positive_rank(
     Returns:
         `[n]` long: 0 for a hit at K=1; -1 where the gallery holds no row of the query's class.
     """
-    _check(queries, gallery, query_labels, gallery_labels, exclude_self)
+    if len(query_labels) != len(queries) or len(gallery_labels) != len(gallery):
+        raise ValueError(f"Expected one label per row, but got {len(query_labels)} and {len(gallery_labels)}")
+    if exclude_self and len(queries) != len(gallery):
+        raise ValueError(
+            "`exclude_self` needs the queries themselves as gallery, in the same order, "
+            f"but got {len(queries)} queries and {len(gallery)} gallery rows"
+        )
     queries, gallery = F.normalize(queries, dim=1), F.normalize(gallery, dim=1)
     ranks = []
     for start in range(0, len(queries), chunk):
@@ -74,62 +80,9 @@ def recall_at_k(
     return {k: (rank < k).double().mean().item() for k in ks}
 
 
-def recall_hits(
-    queries: Tensor,
-    gallery: Tensor,
-    query_labels: Tensor,
-    gallery_labels: Tensor,
-    exclude_self: bool,
-) -> Tensor:
-    """Whether each query is answered by its nearest gallery row (K=1): `[n]` bool, False where unanswerable."""
-    return first_positive_rank(queries, gallery, query_labels, gallery_labels, exclude_self) == 0
-
-
 def without_positive(query_labels: Tensor, gallery_labels: Tensor, exclude_self: bool) -> Tensor:
     """Which queries have no gallery row of their class, and are dropped: `[n]` bool; its sum is the count."""
     classes, inverse, counts = gallery_labels.unique(return_inverse=True, return_counts=True)
     if exclude_self:  # the row itself does not count
         return counts[inverse] < 2
     return ~torch.isin(query_labels, classes)
-
-
-def recall_between(
-    embeddings: Mapping[str, Tensor], labels: Tensor, pairs: Sequence[tuple[str, str]], k: int = 1
-) -> dict[str, float]:
-    """Recall@K for several query -> gallery pairs of views of the same rows.
-
-    A row's own counterpart in the gallery view is excluded too: a -> b asks for another example of the class, which
-    is what the classes' embedding promises; finding the same instance is the task of `pairs` datasets.
-
-    Args:
-        embeddings: `[n, d]` per view (`"a"`, `"b"`, `"fused"`), row-aligned.
-        labels: `[n]`.
-        pairs: `(query view, gallery view)`.
-        k: Neighbours looked at.
-
-    Returns:
-        `"query->gallery"` -> recall.
-    """
-    return {
-        f"{query}->{gallery}": recall_at_k(embeddings[query], embeddings[gallery], labels, labels, (k,), True)[k]
-        for query, gallery in pairs
-    }
-
-
-def _check(queries: Tensor, gallery: Tensor, query_labels: Tensor, gallery_labels: Tensor, exclude_self: bool) -> None:
-    if queries.ndim != 2 or gallery.ndim != 2 or queries.shape[1] != gallery.shape[1]:
-        raise ValueError(
-            "Expected `queries` [n, d] and `gallery` [m, d] of one width, "
-            f"but got {tuple(queries.shape)} and {tuple(gallery.shape)}"
-        )
-    if query_labels.shape != queries.shape[:1] or gallery_labels.shape != gallery.shape[:1]:
-        raise ValueError(
-            "Expected one label per row, "
-            f"but got {tuple(query_labels.shape)} for {len(queries)} queries and "
-            f"{tuple(gallery_labels.shape)} for {len(gallery)} gallery rows"
-        )
-    if exclude_self and len(queries) != len(gallery):
-        raise ValueError(
-            "`exclude_self` needs the queries themselves as gallery, in the same order, "
-            f"but got {len(queries)} queries and {len(gallery)} gallery rows"
-        )

@@ -38,7 +38,7 @@ def gradients(name: str, mine: slice) -> dict[str, Tensor]:
     """Of the method's own coordination loss, for these rows."""
     from datamodules.spec import Batch, Modality, Task
     from methods.base import Recipe
-    from methods.parts.global_batch import global_batch
+    from methods.parts.distributed import global_batch
     from methods.registry import methods
 
     task = Task("two", "1", (Modality("a", "vector", (5,)), Modality("b", "vector", (6,))), "multiclass", 3)
