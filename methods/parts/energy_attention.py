@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import combinations, permutations
 from typing import Literal, NamedTuple
 
 import torch
@@ -129,8 +130,8 @@ class EnergyAttention(nn.Module):
         self.daes = nn.ModuleList(DenoisingAutoencoder(width, hidden or width, sigma) for _ in range(count))
         self.raw_w = nn.Parameter(torch.full((count,), _inverse_softplus(1.0)))
         self.raw_b = nn.Parameter(torch.full((count,), _inverse_softplus(0.01)))
-        pairs = torch.combinations(torch.arange(count)) if coupling == "symmetric" else _ordered_pairs(count)
-        self.register_buffer("pairs", pairs, persistent=False)
+        pairs = list((combinations if coupling == "symmetric" else permutations)(range(count), 2))
+        self.register_buffer("pairs", torch.tensor(pairs), persistent=False)
         self.raw_gamma = nn.Parameter(torch.zeros(len(pairs)))
         self.raw_sign = nn.Parameter(torch.full((len(pairs),), 2.0)) if coupling == "signed" else None
         # beta = 0.9 for a mode of average importance: inserting EMMA hardly changes a trained decoder's clean input.
@@ -255,11 +256,6 @@ class EnergyAttention(nn.Module):
             if rows < 2:
                 raise ValueError(f"Expected at least two training rows with modality {i} present, but got {rows}")
             yield torch.cat(part)
-
-
-def _ordered_pairs(count: int) -> Tensor:
-    pairs = torch.cartesian_prod(torch.arange(count), torch.arange(count))
-    return pairs[pairs[:, 0] != pairs[:, 1]]
 
 
 def _inverse_softplus(y: float) -> float:
