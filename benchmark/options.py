@@ -58,7 +58,7 @@ def axes(cls: type, given: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def plain(value: Any) -> Any:
     """An option as JSON can hold it."""
-    if isinstance(value, Base):
+    if hasattr(value, "from_option"):  # a type of ours, written as it is read
         return {"name": value.name, **{k: plain(v) for k, v in value.options.items()}}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]

@@ -32,7 +32,7 @@ from datamodules.options import Count, check_fields
 from leaderboard.record import Fitted
 from methods.base import Encoded, Method, Stage
 from methods.metrics import higher_is_better
-from methods.parts.gather import from_rank_zero, world
+from methods.parts.distributed import from_rank_zero, world
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ class Additive(Method):
 
     def __init__(self, task: Task, recipe: Recipe) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        # One Linear over all: fan_in is the sum of the widths, so a further modality does not grow the variance (1.1).
+        # One Linear over all: fan_in is the sum of the widths, so a further modality does not grow the variance.
         self.joint = nn.Linear(len(task.modalities) * recipe.width, recipe.width)
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ class Augmented(Wrapper):
     family = "augmented"
     track = "augmented"
     drop_only = False
+    checked = ({}, {"finetune": "all"})
 
     def __init__(
         self,
@@ -30,8 +31,6 @@ class Augmented(Wrapper):
         finetune: Literal["decoder", "all"] = "decoder",
     ) -> None:
         super().__init__(task, recipe, base)
-        if finetune not in ("decoder", "all"):
-            raise ValueError(f"{type(self).__name__}: `finetune` must be 'decoder' or 'all', got {finetune!r}")
         self.finetune = finetune
 
     def stages(self) -> tuple[Stage, ...]:

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from datamodules.options import Count, NonNegative, Positive, check, check_fields
 from datamodules.spec import Batch, Task
 from methods.metrics import SplitScore
+from methods.parts.distributed import global_batch, world
 from methods.parts.encoders import Encoders, Tokens
-from methods.parts.gather import world
-from methods.parts.global_batch import global_batch
 from methods.registry import methods
 
 __all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper"]
@@ -115,7 +114,9 @@ class Method(LightningModule, ABC):
     family: ClassVar[str] = ""
     track: ClassVar[Literal["plain", "augmented"]] = "plain"
     separable: ClassVar[bool] = True  # encode() of a subset of the modalities is legal
-    gathers: ClassVar[bool] = False  # its loss terms gather the rows of other ranks themselves
+    pools_apart: ClassVar[bool] = True  # pool() of a modality looks at no other
+    # The sets of options that the contract runs: one per branch of the method, the defaults first.
+    checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     _FINAL: ClassVar[tuple[str, ...]] = (
         "forward",
@@ -171,7 +172,7 @@ class Method(LightningModule, ABC):
         """One vector per modality: [B, M, D]. The mean over tokens that are not padding."""
         width = next(iter(tokens.values())).x.shape[-1]
         absent = present.new_zeros((), dtype=next(iter(tokens.values())).x.dtype).expand(len(present), width)
-        return torch.stack([_mean(tokens[n]) if n in tokens else absent for n in self.task.names], dim=1)
+        return torch.stack([tokens[n].mean() if n in tokens else absent for n in self.task.names], dim=1)
 
     @abstractmethod
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
@@ -251,7 +252,7 @@ class Method(LightningModule, ABC):
             batch = stage.augment(batch, self.augment_seed + 1 + self.current_epoch)
         out = self(batch.inputs, batch.present)
         # A mean over the rows of equal shares is DDP's to average; what else a term may be is exact on all rows only.
-        if world()[1] > 1 and self._has_terms(stage) and not self.gathers:
+        if world()[1] > 1 and self._has_terms(stage):
             out, batch = global_batch(out, batch)
         terms = self.objective(out, batch)
         loss = torch.stack([t.float() for t in terms.values()]).sum() if len(terms) > 1 else next(iter(terms.values()))
@@ -439,13 +440,6 @@ def _keep(x: Tensor, present: Tensor) -> Tensor:
 def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:
     """Floats in the type of the weights, which is not the data's in a double-precision run."""
     return x.to(dtype) if x.is_floating_point() and isinstance(dtype, torch.dtype) else x  # a no-op if it is the type
-
-
-def _mean(tokens: Tokens) -> Tensor:
-    if tokens.mask is None:
-        return tokens.x[:, 0] if tokens.x.shape[1] == 1 else tokens.x.mean(dim=1)
-    mask = tokens.mask.unsqueeze(-1).to(tokens.x.dtype)
-    return (tokens.x * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
 
 
 def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:

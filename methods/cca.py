@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from datamodules.options import Natural, NonNegative
 from datamodules.spec import Task
 from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.parts.alignment import Alignment
@@ -21,6 +22,8 @@ class Cca(Coordination):
     `views = "raw"` works on the modalities as vectors (a text as its word counts), `"encoded"` on the suite's encoders
     as they are initialised, never trained. A bare name in a matrix stands for both.
 
+    Source: Hotelling, 1936; of more than two views Kettenring, 1971.
+
     Args:
         views: What is correlated.
         components: Number of directions; 0 means the recipe's width. Views of lower rank give fewer.
@@ -36,13 +39,9 @@ class Cca(Coordination):
         recipe: Recipe,
         *,
         views: Literal["raw", "encoded"] = "raw",
-        components: int = 0,
-        ridge: float = 1.0,
+        components: Natural = 0,
+        ridge: NonNegative = 1.0,
     ) -> None:
-        if views not in ("raw", "encoded"):
-            raise ValueError(f"cca: `views` must be 'raw' or 'encoded', got {views!r}")
-        if not ridge >= 0:
-            raise ValueError(f"cca: `ridge` must be >= 0, got {ridge!r}")
         raw = views == "raw"
         widths = [flat_width(m) if raw else recipe.width for m in task.modalities]
         kept = min(components or recipe.width, max(widths))

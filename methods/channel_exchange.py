@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.options import Fraction, NonNegative
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, Tokens, register
-from methods.functional.exchange import exchange_penalty, exchanged
-from methods.functional.fusion import gates
-from methods.gated import weighted_sum
+from methods.functional.exchange import channel_groups, exchange_penalty, exchanged, swap
+from methods.functional.fusion import gates, weighted_sum
+from methods.parts.decisions import losses_of_each
 from methods.parts.encoders import Conv2d
-from methods.parts.gather import rank_sum
+from methods.parts.private_norm import PrivateNorm
 
 NORM_RATE = 10.0  # from 1 to below the threshold within the recipe's few hundred steps, which Adam's own rate is not
 
@@ -33,6 +34,8 @@ class ChannelExchange(Method):
     `exchange = "none"` and `"random"` are the fair twins: the same network, losses and rates. "random" swaps a fixed
     draw of channels of each modality's group instead of those that died.
 
+    Source: Wang et al., 2020.
+
     **Differs from the paper**: the network is the benchmark's small one, trained in hundreds of steps, so the norms
     learn at ten times the recipe's rate and the L1 weight is ten times the largest of the paper; the L1 term is added
     once, not once per output (an error of the reference code).
@@ -46,6 +49,7 @@ class ChannelExchange(Method):
 
     family = "exchange"
     separable = False
+    checked = ({}, {"exchange": "none"}, {"exchange": "random"})
 
     def __init__(
         self,
@@ -53,21 +57,10 @@ class ChannelExchange(Method):
         recipe: Recipe,
         *,
         exchange: Literal["learned", "none", "random"] = "learned",
-        threshold: float = 2e-2,
-        penalty: float = 1e-2,
-        share: float = 0.5,
+        threshold: NonNegative = 2e-2,
+        penalty: NonNegative = 1e-2,
+        share: Fraction = 0.5,
     ) -> None:
-        if exchange not in ("learned", "none", "random"):
-            raise ValueError(f"channel_exchange: `exchange` must be 'learned', 'none' or 'random', got {exchange!r}")
-        if not threshold >= 0 or not penalty >= 0:
-            raise ValueError(
-                f"channel_exchange: `threshold` and `penalty` must be >= 0, got {threshold!r} and {penalty!r}"
-            )
-        if not 0 <= share <= 1:
-            raise ValueError(f"channel_exchange: `share` must be in [0, 1], got {share!r}")
-        reason = self.applies_to(task, {})
-        if reason is not None:
-            raise ValueError(f"channel_exchange: {reason}")
         network = SharedConvolutions(task, recipe.width, exchange, threshold, share)
         super().__init__(task, recipe, fused_dim=recipe.width, encoders=network)
         self.penalty = penalty
@@ -92,12 +85,7 @@ class ChannelExchange(Method):
     def losses(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """One loss per modality over the rows that have it, the ensemble's, and the L1 term."""
         decisions = self.predict(out.z)
-        terms = {}
-        for m, name in enumerate(self.task.names):
-            rows = batch.present[:, m]
-            terms[name] = (
-                self.task.goal.loss(decisions[rows, m], batch.target[rows]) if rows.any() else decisions.sum() * 0
-            )
+        terms = losses_of_each(self.task, decisions, batch)
         ensemble = weighted_sum(decisions.detach(), self.weights(out.z, batch.present))
         terms["ensemble"] = self.task.goal.loss(ensemble, batch.target)
         terms["sparsity"] = self.penalty * torch.stack([exchange_penalty(g) for g in self.network.gammas()]).sum()
@@ -141,7 +129,7 @@ class SharedConvolutions(nn.Module):
         super().__init__()
         self.names = task.names
         self.exchange = exchange
-        self.threshold = threshold
+        self.threshold = threshold if exchange == "learned" else 0.0
         layers = Conv2d(task.modalities[0], width).layers
         self.convolutions = nn.ModuleList(layer for layer in layers if isinstance(layer, nn.Conv2d))
         channels = [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)]
@@ -157,10 +145,9 @@ class SharedConvolutions(nn.Module):
 
     def dead(self) -> list[Tensor]:
         """Which channels are exchanged: one [M, C] bool per layer."""
-        gammas = self.gammas()
         if self.exchange == "random":
-            return [self.get_buffer(f"drawn_{i}") for i in range(len(gammas))]
-        return [exchanged(gamma, self.threshold if self.exchange == "learned" else 0.0) for gamma in gammas]
+            return [self.get_buffer(f"drawn_{i}") for i in range(len(self.norms))]
+        return [exchanged(gamma, self.threshold) for gamma in self.gammas()]
 
     def forward(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
         """Tokens of all modalities."""
@@ -174,66 +161,9 @@ class SharedConvolutions(nn.Module):
         return {name: Tokens(z.flatten(2).mT, grid) for name, z in zip(self.names, x, strict=True)}
 
 
-class PrivateNorm(nn.Module):
-    """Batch norm with scale, shift and statistics per modality; absent rows do not count."""
-
-    def __init__(self, modalities: int, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.momentum = momentum
-        self.eps = eps
-        self.gamma = nn.Parameter(torch.ones(modalities, channels))
-        self.beta = nn.Parameter(torch.zeros(modalities, channels))
-        self.mean: Tensor
-        self.variance: Tensor
-        self.register_buffer("mean", torch.zeros(modalities, channels))
-        self.register_buffer("variance", torch.ones(modalities, channels))
-
-    def forward(self, x: Tensor, there: Tensor) -> Tensor:
-        """`[M, B, C, H, W]` and `[M, B]` to the shape of the first."""
-        mean, variance = self._measure(x, there) if self.training else (self.mean, self.variance)
-        scale = self.gamma * (variance + self.eps).rsqrt()
-        shift = self.beta - mean * scale
-        return x * scale[:, None, :, None, None] + shift[:, None, :, None, None]
-
-    def _measure(self, x: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance over the rows that are there, of all ranks, and a step of the running ones."""
-        mask = there[:, :, None, None, None].to(x.dtype)
-        count = rank_sum(there.sum(dim=1, keepdim=True)) * (x.shape[3] * x.shape[4])
-        mean = rank_sum((x * mask).sum(dim=(1, 3, 4))) / count.clamp_min(1)
-        centred = (x - mean[:, None, :, None, None]) * mask
-        variance = rank_sum(centred.square().sum(dim=(1, 3, 4))) / count.clamp_min(1)
-        # One value has no variance: such a modality keeps what it knew.
-        known = count > 1
-        with torch.no_grad():
-            unbiased = variance * count / (count - 1).clamp_min(1)
-            self.mean.copy_(torch.where(known, self.mean.lerp(mean.to(self.mean), self.momentum), self.mean))
-            self.variance.copy_(
-                torch.where(known, self.variance.lerp(unbiased.to(self.variance), self.momentum), self.variance)
-            )
-        return torch.where(known, mean, self.mean), torch.where(known, variance, self.variance)
-
-
-def swap(x: Tensor, dead: Tensor, there: Tensor) -> Tensor:
-    """Replace dead channels by the mean of the other modalities that the row has; with none, keep them.
-
-    Equals `exchange_channels` where everything is present.
-
-    Args:
-        x: `[M, B, C, H, W]`.
-        dead: `[M, C]` bool.
-        there: `[M, B]` bool.
-    """
-    mask = there[:, :, None, None, None]
-    seen = torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
-    others = (there.sum(dim=0, keepdim=True) - there.long())[:, :, None, None, None]
-    mean = (seen.sum(dim=0, keepdim=True) - seen) / others.clamp_min(1)
-    return torch.where(dead[:, None, :, None, None] & (others > 0), mean, x)
-
-
 def draw(modalities: int, channels: int, share: float) -> Tensor:
     """`[M, C]` bool: about `share` of each modality's group of channels, the groups of the L1 term."""
-    group = torch.cat([torch.full((len(g),), m) for m, g in enumerate(torch.zeros(channels).tensor_split(modalities))])
-    own = group == torch.arange(modalities).unsqueeze(1)
+    own = channel_groups(modalities, channels)
     # Rank within the group by a random key: an exact number, not a coin per channel.
     key = torch.rand(modalities, channels).masked_fill(~own, torch.inf)
     rank = key.argsort(dim=1).argsort(dim=1)

@@ -1,11 +1,14 @@
 """Fine-grained fission: local features of all modalities share prototypes, one sub-space each."""
 
 from itertools import combinations, permutations
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.options import NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Tokens, register
 from methods.functional.fission import sinkhorn
@@ -25,6 +28,8 @@ class Clustered(Method):
     Prototypes learn to predict a balanced assignment of the batch's tokens (log-space Sinkhorn, no gradient), which
     leaves no cluster empty, and one modality's share of each cluster is predicted by that of another in the row.
 
+    Source: Hu et al., 2019 (deep multimodal clustering); Caron et al., 2020 (balanced assignments).
+
     Args:
         clusters: K.
         temperature: Of the assignment, tau.
@@ -40,20 +45,12 @@ class Clustered(Method):
         task: Task,
         recipe: Recipe,
         *,
-        clusters: int = 8,
-        temperature: float = 0.1,
-        entropy: float = 0.05,
-        clustering: float = 0.1,
-        agreement: float = 0.1,
+        clusters: Annotated[int, Meta(ge=2)] = 8,
+        temperature: Positive = 0.1,
+        entropy: Positive = 0.05,
+        clustering: NonNegative = 0.1,
+        agreement: NonNegative = 0.1,
     ) -> None:
-        if clusters < 2:
-            raise ValueError(f"clustered: `clusters` must be an integer >= 2, got {clusters!r}")
-        for name, value in (("temperature", temperature), ("entropy", entropy)):
-            if not value > 0:
-                raise ValueError(f"clustered: `{name}` must be > 0, got {value!r}")
-        for name, value in (("clustering", clustering), ("agreement", agreement)):
-            if not value >= 0:
-                raise ValueError(f"clustered: `{name}` must be >= 0, got {value!r}")
         pairs = len(task.modalities) * (len(task.modalities) - 1) // 2
         super().__init__(task, recipe, fused_dim=clusters * (recipe.width + pairs))
         self.clusters, self.temperature, self.entropy = clusters, temperature, entropy

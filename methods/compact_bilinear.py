@@ -1,6 +1,9 @@
 """Compact bilinear pooling: a random sketch of the outer product, without weights of its own."""
 
+from typing import Annotated
+
 import torch
+from msgspec import Meta
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,8 +19,10 @@ class CompactBilinear(Method):
     The hashes and signs are drawn once, independently for each modality, and saved with the model. More than two
     modalities are chained: the sketch of two is convolved with that of the third, and so on.
 
-    Differs from the paper: each encoding gets a constant 1 before it is sketched (`constant = False` for the published
-    form), or an absent modality would make the whole product zero. So the lower-order terms are sketched as well.
+    Source: Gao et al., 2016; of two modalities Fukui et al., 2016.
+
+    **Differs from the paper**: each encoding gets a constant 1 before it is sketched (`constant = False` for the
+    published form), or an absent modality would make the whole product zero: lower-order terms are sketched as well.
 
     Args:
         sketch: Length of the sketch. The variance of its inner products falls as 1 / sketch.
@@ -25,11 +30,12 @@ class CompactBilinear(Method):
     """
 
     family = "fusion"
+    checked = ({}, {"sketch": 31, "constant": False})
 
-    def __init__(self, task: Task, recipe: Recipe, *, sketch: int = 512, constant: bool = True) -> None:
+    def __init__(
+        self, task: Task, recipe: Recipe, *, sketch: Annotated[int, Meta(ge=2)] = 512, constant: bool = True
+    ) -> None:
         super().__init__(task, recipe, fused_dim=sketch)
-        if not isinstance(sketch, int) or sketch < 2:
-            raise ValueError(f"compact_bilinear: `sketch` must be an integer >= 2, got {sketch!r}")
         self.sketch = sketch
         self.constant = constant
         shape = (len(task.modalities), recipe.width + int(constant))

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 
@@ -12,9 +13,9 @@ class Concat(Method):
 
     family = "baseline"
 
-    def __init__(self, task: Task, recipe: Recipe, *, hidden: int = 128) -> None:
+    def __init__(self, task: Task, recipe: Recipe, *, hidden: Count = 128) -> None:
         super().__init__(task, recipe, fused_dim=hidden)
-        # Without the hidden layer this would be `additive` (spec 1.1a).
+        # Without the hidden layer this would be `additive`.
         self.mix = nn.Sequential(nn.Linear(len(task.modalities) * recipe.width, hidden), nn.ReLU())
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 """Coordination by cosine similarity."""
 
 from torch import Tensor
-from torch.nn import functional as F
 
-from datamodules.spec import Batch, Task
-from methods import Recipe, register
-from methods.parts.coordination import Pairwise, row_mean
+from datamodules.spec import Batch
+from methods import register
+from methods.functional.coordination import cosine_loss
+from methods.parts.coordination import Pairwise
 
 
 @register("cosine")
@@ -13,20 +13,13 @@ class Cosine(Pairwise):
     """Pull paired codes to the same direction: `1 - cos`, beside the task loss.
 
     Nothing pushes codes apart: without labels (`supervised = false`) a constant code has loss 0, the codes collapse,
-    and the record says so.
+    and the record says so. The options are those of `Pairwise`.
 
-    Args:
-        supervised: Train on task and coordination together.
-        weight: Of the coordination loss, beside the task loss.
-        components: Width of a code; 0 means the recipe's width.
+    Source: Frome et al., 2013 (with a margin, `contrastive_hinge`).
     """
 
     family = "coordination"
-
-    def __init__(
-        self, task: Task, recipe: Recipe, *, supervised: bool = True, weight: float = 0.1, components: int = 0
-    ) -> None:
-        super().__init__(task, recipe, components, supervised, weight)
+    checked = ({}, {"supervised": False})
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-        return row_mean(1 - F.cosine_similarity(a, b, dim=-1, eps=1e-8))
+        return cosine_loss(a, b)

@@ -4,9 +4,9 @@ import warnings
 from collections.abc import Iterable
 from typing import Literal
 
-import torch
 from torch import Tensor
 
+from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.functional.coordination import dcca_loss
@@ -22,42 +22,40 @@ class Dcca(Pairwise):
     """Train encoders so that a batch's codes are maximally correlated; then align them by a streaming linear CCA.
 
     The loss is minus the mean canonical correlation of the batch (the nuclear norm over k). It is not a mean over rows:
-    small batches overstate it, which is why codes are narrow. Held-out correlations are in the summary.
+    small batches overstate it, which is why codes are narrow; a batch too small for any correlation (the rest of a
+    validation split) counts as 0. Held-out correlations are in the summary.
 
-    **Differs from the paper** (Andrew et al. 2013): gradients by Cholesky and `svdvals`, which stay finite at the
+    Source: Andrew et al., 2013.
+
+    **Differs from the paper**: gradients by Cholesky and `svdvals`, which stay finite at the
     optimum, where those of whitening by `eigh` do not; divided by k, so that rates do not depend on it.
 
     Args:
         components: Width k of a code; 0 means a sixth of the batch size, at most 20 or the recipe's width.
         norm: "nuclear" (sum of correlations) or "frobenius" (sum of squares, smooth).
         ridge: Added to the diagonal of the batch covariances.
-        supervised: Train on task and coordination together.
-        weight: Of the coordination loss, beside the task loss.
+        supervised: See `Pairwise`, and so is `weight`.
     """
 
     family = "coordination"
+    checked = ({}, {"norm": "frobenius"}, {"supervised": True})
 
     def __init__(
         self,
         task: Task,
         recipe: Recipe,
         *,
-        components: int = 0,
+        components: Natural = 0,
         norm: Literal["nuclear", "frobenius"] = "nuclear",
-        ridge: float = 1e-2,
+        ridge: Positive = 1e-2,
         supervised: bool = False,
-        weight: float = 1.0,
+        weight: NonNegative = 1.0,
     ) -> None:
-        if norm not in ("nuclear", "frobenius"):
-            raise ValueError(f"{type(self).__name__}: `norm` must be 'nuclear' or 'frobenius', got {norm!r}")
-        if not ridge > 0:
-            raise ValueError(f"{type(self).__name__}: `ridge` must be > 0, got {ridge!r}")
         k = components or max(1, min(recipe.width, WIDEST, recipe.batch_size // 6))
         check_batch(type(self).__name__, recipe.batch_size, k)
-        super().__init__(task, recipe, k, supervised, weight)
+        super().__init__(task, recipe, supervised=supervised, weight=weight, components=k)
         self.norm: Literal["nuclear", "frobenius"] = norm
         self.ridge = ridge
-        self.enough = min(recipe.batch_size, ROWS_PER_WIDTH * 2 * k)
         # Codes are float32: without a ridge their null directions would be rounding, blown up to unit variance.
         self.align = Alignment([k] * len(task.modalities), ridge=1e-3)
 
@@ -65,8 +63,8 @@ class Dcca(Pairwise):
         return self.align(super().pool(tokens, present))
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-        if not torch.is_grad_enabled() and len(a) < self.enough and int(batch.row[0]) > 0:
-            return a.sum() * 0  # the short last batch of a validation split: its correlations are mostly chance
+        if len(a) <= 2 * self.components:  # correlations of 1, whatever the encoder
+            return a.sum() * 0
         return dcca_loss(a, b, self.ridge, self.norm) / self.components
 
     def fit_alignment(self, train: Iterable[Encoded]) -> None:

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
 
@@ -35,7 +36,7 @@ class Early(Method):
     family = "baseline"
     separable = False
 
-    def __init__(self, task: Task, recipe: Recipe, *, hidden: int = 256) -> None:
+    def __init__(self, task: Task, recipe: Recipe, *, hidden: Count = 256) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width, encoders=JointEncoder(task, recipe.width, hidden))
 
     def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:

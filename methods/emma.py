@@ -1,15 +1,17 @@
 """EMMA: energy-based multimodal attention, inserted between the encoders and the fusion of a trained method."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from datamodules.corruptions.noise import normals
+from datamodules.options import Count, NonNegative, Positive
 from datamodules.spec import Batch, Task
-from methods import Base, Encoded, Output, Recipe, Stage, Wrapper, register
+from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
 from methods.parts.augmentation import augment, decoder
 from methods.parts.energy_attention import EnergyAttention
@@ -28,6 +30,8 @@ class Emma(Wrapper):
     (`"none"`). Encoders, autoencoders and calibration are frozen in the last stage. Belongs beside `augmented` and
     `modality_dropout`, which see the same corrupted batches for as many steps.
 
+    Source: Werenne, 2019.
+
     **Differs from the paper**: potentials are per row (the author's code sums over the batch); V is scaled by its clean
     spread, which the slope w absorbs; eta are the corruption labels, because the paper's Laplacian classifier calls far
     points normal (`polymodal study energy`); Omega is averaged over the batch and bounded for corrupted modes; the bias
@@ -36,19 +40,15 @@ class Emma(Wrapper):
     Args:
         base: The method between whose encoders and fusion the attention is put.
         finetune: What the last stage learns besides the attention.
-        tau: Coldness of the importance softmax.
         penalty: Weight of the regulariser Omega.
         capacity_penalty: Weight of `gain - bias`, which the thesis adds to the loss.
-        sigma: Noise of the autoencoders, in standard deviations of the encodings.
-        hidden: Hidden units of each autoencoder; None takes the width of the encodings.
-        coupling: See `EnergyAttention`.
-        bias: See `EnergyAttention`.
-        shift: See `EnergyAttention`.
         quantile: Of the clean potentials that counts as their minimum.
+        tau: See `EnergyAttention`, and so are `sigma`, `hidden`, `coupling`, `bias` and `shift`.
     """
 
     family = "energy"
     track = "augmented"
+    checked = ({}, {"finetune": "none", "coupling": "signed"}, {"bias": "free", "shift": True, "capacity_penalty": 0.1})
 
     def __init__(
         self,
@@ -57,26 +57,22 @@ class Emma(Wrapper):
         *,
         base: Base = Base("concat"),
         finetune: Literal["none", "decoder"] = "decoder",
-        tau: float = 0.1,
-        penalty: float = 0.01,
-        capacity_penalty: float = 0.0,
-        sigma: float = 0.3,
-        hidden: int | None = None,
+        tau: NonNegative = 0.1,
+        penalty: NonNegative = 0.01,
+        capacity_penalty: NonNegative = 0.0,
+        sigma: Positive = 0.3,
+        hidden: Count | None = None,
         coupling: Literal["symmetric", "signed"] = "symmetric",
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
-        quantile: float = 0.005,
+        quantile: Annotated[float, Meta(ge=0, lt=1)] = 0.005,
     ) -> None:
         super().__init__(task, recipe, base)
-        _check_options(finetune, tau, sigma, hidden, coupling, bias, quantile)
-        self.finetune, self.penalty, self.capacity_penalty, self.quantile = (
-            finetune,
-            penalty,
-            capacity_penalty,
-            quantile,
-        )
+        self.finetune, self.penalty = finetune, penalty
+        self.capacity_penalty, self.quantile = capacity_penalty, quantile
         self.attention = EnergyAttention(
-            [recipe.width] * len(task.modalities),
+            len(task.modalities),
+            recipe.width,
             hidden=hidden,
             sigma=sigma,
             tau=tau,
@@ -86,14 +82,13 @@ class Emma(Wrapper):
         )
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
-        scaled, _ = self.attention(z.unbind(1), present)
-        return self.base.fuse(torch.stack(scaled, dim=1), present)
+        return self.base.fuse(self.attention(z, present), present)
 
     def weights(self, z: Tensor, present: Tensor) -> Tensor:
-        return self.attention.attend(z.unbind(1), present).beta
+        return self.attention.attend(z, present).beta
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
-        info = self.attention.attend(out.z.unbind(1), present)
+        info = self.attention.attend(out.z, present)
         found = self.base.diagnose(out, present)
         for m, name in enumerate(self.task.names):
             found |= {f"alpha_{name}": info.alpha[:, m], f"beta_{name}": info.beta[:, m]}
@@ -104,10 +99,10 @@ class Emma(Wrapper):
         # Noise by (epoch, row): fresh in every epoch, fixed in validation, the same on any number of devices.
         epoch = 1 + self.current_epoch if self.attention.daes.training else 0
         noise = normals(self.augment_seed + epoch, batch.row, tuple(out.z.shape[1:])).to(out.z.dtype)
-        terms = {}
+        terms, autoencoders = {}, self.attention.autoencoders
         for m, name in enumerate(self.task.names):
             here = batch.present[:, m].to(out.z.dtype)
-            loss = self.attention.autoencoder(m).denoising_loss(out.z[:, m].detach(), noise[:, m])
+            loss = autoencoders[m].denoising_loss(out.z[:, m].detach(), noise[:, m])
             terms[f"denoise_{name}"] = (loss * here).sum() / here.sum().clamp_min(1)
         return terms
 
@@ -115,7 +110,7 @@ class Emma(Wrapper):
         """Minus Omega: low importance for the modes that were corrupted, high importance for the rest."""
         if batch.corrupted is None:
             return {}
-        log_alpha = self.attention.attend(out.z.unbind(1), batch.present).log_alpha
+        log_alpha = self.attention.attend(out.z, batch.present).log_alpha
         eta = corruption_labels(batch.corrupted, batch.present).to(log_alpha.dtype)
         terms = {"omega": -self.penalty * self.attention.regularizer(log_alpha, eta, batch.present)}
         if self.capacity_penalty:
@@ -127,7 +122,7 @@ class Emma(Wrapper):
         learned = attention.learned()
         return (
             *self.base.stages(),
-            Stage(self, name="statistics", solve=lambda train: attention.standardize(_features(train))),
+            Stage(self, name="statistics", solve=attention.standardize),
             Stage(
                 self,
                 name="energy",
@@ -137,7 +132,7 @@ class Emma(Wrapper):
                 terms=(self.denoise,),
                 rates=((daes, AUTOENCODER_RATE),),
             ),
-            Stage(self, name="calibration", solve=lambda train: attention.calibrate(_features(train), self.quantile)),
+            Stage(self, name="calibration", solve=partial(attention.calibrate, quantile=self.quantile)),
             Stage(
                 self,
                 name="attention",
@@ -162,28 +157,3 @@ def corruption_labels(corrupted: Tensor, present: Tensor) -> Tensor:
     """
     seen = corrupted & present
     return torch.where(seen, -1, 1) * seen.any(dim=1, keepdim=True) * present
-
-
-def _features(train: Iterable[Encoded]) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
-    for batch in train:
-        yield batch.z.unbind(1), batch.present
-
-
-def _check_options(
-    finetune: str, tau: float, sigma: float, hidden: int | None, coupling: str, bias: str, quantile: float
-) -> None:
-    for name, value, allowed in (
-        ("finetune", finetune, ("none", "decoder")),
-        ("coupling", coupling, ("symmetric", "signed")),
-        ("bias", bias, ("safe", "free")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"emma: `{name}` must be one of {allowed}, got {value!r}")
-    if not tau >= 0:
-        raise ValueError(f"emma: `tau` must be >= 0, got {tau!r}")
-    if not sigma > 0:
-        raise ValueError(f"emma: `sigma` must be > 0, got {sigma!r}")
-    if hidden is not None and hidden < 1:
-        raise ValueError(f"emma: `hidden` must be an integer >= 1 or none, got {hidden!r}")
-    if not 0 <= quantile < 1:
-        raise ValueError(f"emma: `quantile` must be in [0, 1), got {quantile!r}")

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from datamodules.options import Natural, Positive
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, register
 from methods.functional.fission import mmd
 from methods.parts.coordination import row_mean
-from methods.parts.raw_views import flat_width, flatten
+from methods.parts.reconstruction import decoders, rebuilding_error
 
 
 class Latents(NamedTuple):
@@ -34,6 +34,8 @@ class Factorized(Method):
     Where a modality is absent a surrogate infers z_y from those present. It learns to stand in for E_y on complete
     rows with some modalities hidden, at least one of them kept, and changes nothing else.
 
+    Source: Tsai et al., 2019.
+
     **Differs from the paper**: one surrogate that is told what is present, instead of one per missing modality, so that
     any number may be missing; encoders E are linear maps of the encoders of every other method.
 
@@ -51,17 +53,12 @@ class Factorized(Method):
         task: Task,
         recipe: Recipe,
         *,
-        components: int = 0,
-        reconstruction: float = 0.1,
-        prior: float = 1.0,
-        surrogate: float = 1.0,
+        components: Natural = 0,
+        # Positive: the modality latents and the surrogate have no other loss that would train them.
+        reconstruction: Positive = 0.1,
+        prior: Positive = 1.0,
+        surrogate: Positive = 1.0,
     ) -> None:
-        if components < 0:
-            raise ValueError(f"factorized: `components` must be an integer >= 0, got {components!r}")
-        for name, value in (("reconstruction", reconstruction), ("prior", prior), ("surrogate", surrogate)):
-            # The modality latents and the surrogate have no other loss that would train them.
-            if not value > 0:
-                raise ValueError(f"factorized: `{name}` must be > 0, got {value!r}")
         k, width, count = components or recipe.width, recipe.width, len(task.modalities)
         super().__init__(task, recipe, fused_dim=k)
         self.reconstruction, self.prior, self.surrogate_weight = reconstruction, prior, surrogate
@@ -70,9 +67,7 @@ class Factorized(Method):
         self.surrogate = nn.Sequential(nn.Linear(count * width + count, width), nn.ReLU(), nn.Linear(width, k))
         self.label_factor = _factor(k)
         self.own_factors = nn.ModuleList(_factor(k) for _ in task.modalities)
-        self.decoders = nn.ModuleList(
-            nn.Sequential(nn.Linear(2 * k, width), nn.ReLU(), nn.Linear(width, flat_width(m))) for m in task.modalities
-        )
+        self.decoders = decoders(task.modalities, 2 * k, width)
 
     def label_latent(self, z: Tensor, present: Tensor) -> Tensor:
         """z_y, [B, k]: from E_y where everything is present, else from the surrogate."""
@@ -96,21 +91,15 @@ class Factorized(Method):
     def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         latents = self.latents(out.z, batch.present)
         complete = batch.present.all(dim=1)
+
+        def factors(m: int, rows: Tensor) -> Tensor:
+            return torch.cat([self.own_factors[m](latents.own[rows, m]), out.fused[rows]], dim=1)
+
         return {
-            "reconstruction": self.reconstruction * self.rebuild(latents, out.fused, batch),
+            "reconstruction": self.reconstruction * rebuilding_error(self.task, self.decoders, batch, factors),
             "prior": self.prior * match_prior(latents, complete),
             "surrogate": self.surrogate_weight * self.imitate(out.z[complete]),
         }
-
-    def rebuild(self, latents: Latents, label_factor: Tensor, batch: Batch) -> Tensor:
-        """`sum_m rec(x_m, D_m(f_m, f_y))`, each over the rows that have the modality."""
-        errors = []
-        for m, (factor, decoder) in enumerate(zip(self.own_factors, self.decoders, strict=True)):
-            rows, modality = batch.present[:, m], self.task.modalities[m]
-            x = flatten(modality, batch.inputs[modality.name][rows])
-            rebuilt = decoder(torch.cat([factor(latents.own[rows, m]), label_factor[rows]], dim=1))
-            errors.append(row_mean(F.mse_loss(rebuilt.float(), x, reduction="none").mean(dim=1)))
-        return torch.stack(errors).sum()
 
     def imitate(self, z: Tensor) -> Tensor:
         """Squared error of the surrogate on complete rows with some modalities hidden."""

@@ -7,9 +7,7 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, register
-from methods.functional.fusion import full_precision, gated, gates
-
-MOST_ENUMERATED = 8
+from methods.functional.fusion import gated, gates, weighted_sum
 
 
 @register("gated")
@@ -19,8 +17,10 @@ class Gated(Method):
     Gates start neutral: 1/M each with `normalisation = "softmax"`, 1/2 with "sigmoid". An absent modality has weight 0;
     a softmax shares its weight among the others.
 
-    `attention = "hard"` picks one modality, the argmax. Up to eight modalities it is trained on the exact expected loss
-    `sum_m softmax(l)_m loss(head(z_m))`, beyond by straight-through Gumbel samples with a temperature from 1 to 0.3.
+    `attention = "hard"` picks one modality, the argmax. It is trained on the exact expected loss
+    `sum_m softmax(l)_m loss(head(z_m))`, which has no variance and costs one head per modality.
+
+    Source: Arevalo et al., 2017 (gated multimodal units).
 
     Args:
         granularity: "scalar": one weight per modality. "vector": one per feature.
@@ -30,6 +30,12 @@ class Gated(Method):
     """
 
     family = "fusion"
+    checked = (
+        {},
+        {"normalisation": "sigmoid"},
+        {"granularity": "vector", "sees": "other"},
+        {"attention": "hard", "sees": "target"},
+    )
 
     def __init__(
         self,
@@ -42,14 +48,6 @@ class Gated(Method):
         attention: Literal["soft", "hard"] = "soft",
     ) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        for name, value, known in (
-            ("granularity", granularity, ("scalar", "vector")),
-            ("sees", sees, ("target", "other", "all")),
-            ("normalisation", normalisation, ("softmax", "sigmoid")),
-            ("attention", attention, ("soft", "hard")),
-        ):
-            if value not in known:
-                raise ValueError(f"gated: `{name}` must be one of {', '.join(map(repr, known))}, got {value!r}")
         if attention == "hard" and (granularity, normalisation) != ("scalar", "softmax"):
             raise ValueError("gated: `attention` 'hard' needs `granularity` 'scalar' and `normalisation` 'softmax'")
         self.granularity = granularity
@@ -59,11 +57,6 @@ class Gated(Method):
         self.seen = [[j for j in modalities if sees == "all" or (j == m) == (sees == "target")] for m in modalities]
         outputs = 1 if granularity == "scalar" else recipe.width
         self.gates = nn.ModuleList(_neutral(nn.Linear(len(seen) * recipe.width, outputs)) for seen in self.seen)
-
-    @property
-    def enumerates(self) -> bool:
-        """Whether hard attention is trained on the exact expected loss."""
-        return self.attention == "hard" and len(self.task.modalities) <= MOST_ENUMERATED
 
     def gate_logits(self, z: Tensor) -> Tensor:
         """[B, M], or [B, M, D] for vector gates."""
@@ -80,14 +73,10 @@ class Gated(Method):
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
         if self.granularity == "vector":
             return gated(z.unbind(dim=1), self.gate_logits(z), self.normalisation, present)
-        if self.attention == "hard" and self.training and not self.enumerates:
-            weights = straight_through(self.gate_logits(z), present, self._temperature())
-        else:
-            weights = self.weights(z, present)
-        return weighted_sum(z, weights)
+        return weighted_sum(z, self.weights(z, present))
 
     def expected_loss(self, out: Output, batch: Batch) -> dict[str, Tensor]:
-        """The task loss of every choice, weighted with its probability (1.6): unbiased and without variance."""
+        """The task loss of every choice, weighted with its probability."""
         probability = gates(self.gate_logits(out.z).float(), "softmax", batch.present, dim=1)
         rows, count, _ = out.z.shape
         logits = self.predict(out.z).flatten(0, 1)
@@ -96,28 +85,9 @@ class Gated(Method):
         return {"expected": (probability * losses.view(rows, count)).sum(dim=1).mean()}
 
     def stages(self) -> tuple[Stage, ...]:
-        if self.enumerates:
+        if self.attention == "hard":
             return (Stage(self, loss="terms", terms=(self.expected_loss,)),)
         return super().stages()
-
-    def _temperature(self) -> float:
-        """From 1 down to 0.3 over the epochs: below, the variance of the gradient explodes (1.6)."""
-        return 1 - 0.7 * min(1.0, self.current_epoch / max(1, self.recipe.epochs - 1))
-
-
-@full_precision
-def weighted_sum(z: Tensor, weights: Tensor) -> Tensor:
-    """`[B, M, D], [B, M] -> [B, D]`."""
-    return (weights.to(z.dtype).unsqueeze(-1) * z).sum(dim=1)
-
-
-def straight_through(logits: Tensor, present: Tensor, temperature: float) -> Tensor:
-    """A one-hot sample of `softmax(logits)` over the last axis, with the gradient of the relaxed sample."""
-    # The clamp keeps both logarithms finite.
-    uniform = torch.rand_like(logits, dtype=torch.float32).clamp(1e-10, 1 - 1e-7)
-    noisy = logits + -(-uniform.log()).log()
-    soft = gates(noisy / temperature, "softmax", present)
-    return gates(noisy, "hard", present) + soft - soft.detach()
 
 
 def _neutral(gate: nn.Linear) -> nn.Linear:

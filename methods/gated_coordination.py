@@ -4,11 +4,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from datamodules.options import Natural, NonNegative
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
-from methods.parts.coordination import Pairwise, row_mean
+from methods.functional.coordination import cosine_loss
+from methods.parts.coordination import Pairwise
 
 
 @register("gated_coordination")
@@ -18,15 +19,14 @@ class GatedCoordination(Pairwise):
     It is gated fusion without the sum: as many outputs as modalities, g = 1 is the identity. The gate starts at 1/2.
     Paired codes are pulled together by `1 - cos`, beside the task loss. Through its gate a code knows of the other
     modalities: the correlations and probes of single codes in the summary are not those of one modality alone.
+    Further options are those of `Pairwise`.
 
     Args:
         granularity: One gate per modality ("scalar") or per feature ("vector").
-        supervised: Train on task and coordination together.
-        weight: Of the coordination loss, beside the task loss.
-        components: Width of a code; 0 means the recipe's width.
     """
 
     family = "coordination"
+    checked = ({}, {"granularity": "scalar", "supervised": False})
 
     def __init__(
         self,
@@ -35,12 +35,10 @@ class GatedCoordination(Pairwise):
         *,
         granularity: Literal["scalar", "vector"] = "vector",
         supervised: bool = True,
-        weight: float = 0.1,
-        components: int = 0,
+        weight: NonNegative = 0.1,
+        components: Natural = 0,
     ) -> None:
-        if granularity not in ("scalar", "vector"):
-            raise ValueError(f"gated_coordination: `granularity` must be 'scalar' or 'vector', got {granularity!r}")
-        super().__init__(task, recipe, components, supervised, weight)
+        super().__init__(task, recipe, supervised=supervised, weight=weight, components=components)
         modalities = len(task.modalities)
         outputs = 1 if granularity == "scalar" else self.components
         self.gate = nn.Linear(modalities * self.components, modalities * outputs)
@@ -58,7 +56,7 @@ class GatedCoordination(Pairwise):
         return self.gates(z).mean(dim=-1) * present
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-        return row_mean(1 - F.cosine_similarity(a, b, dim=-1, eps=1e-8))
+        return cosine_loss(a, b)
 
     def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:
         return (*super().learned(), self.gate)

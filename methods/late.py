@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
+from methods.parts.decisions import losses_of_each
 
 
 @register("late")
@@ -15,10 +16,14 @@ class Late(Method):
     """Train each modality on its own loss, then combine the decisions.
 
     `combine = "bayes"` sums log-probabilities and subtracts the log-prior once less than there are modalities: Bayes'
-    rule for modalities that are independent given the class. `"mean"` averages probabilities. Values are averaged.
+    rule for modalities that are independent given the class. `"mean"` averages probabilities. Values are
+    averaged.
+
+    Source: Kittler et al., 1998.
     """
 
     family = "baseline"
+    checked = ({}, {"combine": "mean"})
 
     def __init__(self, task: Task, recipe: Recipe, *, combine: Literal["bayes", "mean"] = "bayes") -> None:
         super().__init__(task, recipe)
@@ -49,13 +54,7 @@ class Late(Method):
 
     def each(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The loss of each modality, over the rows in which it is present."""
-        decisions = self.decide(out.z)
-        terms = {}
-        for m, name in enumerate(self.task.names):
-            rows = batch.present[:, m]
-            seen = decisions[rows, m], batch.target[rows]
-            terms[name] = self.task.goal.loss(*seen) if rows.any() else decisions.sum() * 0
-        return terms
+        return losses_of_each(self.task, self.decide(out.z), batch)
 
     def count(self, train: Iterable[Encoded]) -> None:
         """The class prior of the training split, with one pseudo-count; in logits for independent outputs."""

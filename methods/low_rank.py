@@ -5,9 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
-from methods.functional.fusion import sum_of_products
+from methods.functional.fusion import affine_factors, low_rank
 
 
 @register("low_rank")
@@ -16,26 +17,24 @@ class LowRank(Method):
 
     `h_o = b_o + sum_r w_r prod_m <u_{m,r,o}, [1, z_m]>`: tensor fusion with a weight in CP form, its rank per output.
 
-    Differs from the paper: the factors of a modality are one `Linear`, whose bias belongs to the appended constant, and
-    the initialisation keeps the variance of h at 1; the published one lets it vanish with the number of modalities.
+    Source: Liu et al., 2018.
+
+    **Differs from the paper**: the factors of a modality are one `Linear`, whose bias belongs to the constant, and the
+    initialisation keeps the variance of h at 1; the published one lets it vanish with the number of modalities.
 
     Args:
         rank: Terms of the CP form. For two modalities, width + 1 terms represent any weight.
         init: "unit": factors of unit variance. "ones": factors around 1, so that the map starts additive and the
-            product
-            of many factors has no heavy tails. "auto": "unit" up to three modalities, "ones" from four on.
+            product of many factors has no heavy tails. "auto": "unit" up to three modalities, "ones" from four on.
     """
 
     family = "fusion"
+    checked = ({}, {"init": "ones"})
 
     def __init__(
-        self, task: Task, recipe: Recipe, *, rank: int = 8, init: Literal["auto", "unit", "ones"] = "auto"
+        self, task: Task, recipe: Recipe, *, rank: Count = 8, init: Literal["auto", "unit", "ones"] = "auto"
     ) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        if not isinstance(rank, int) or rank < 1:
-            raise ValueError(f"low_rank: `rank` must be an integer >= 1, got {rank!r}")
-        if init not in ("auto", "unit", "ones"):
-            raise ValueError(f"low_rank: `init` must be 'auto', 'unit' or 'ones', got {init!r}")
         self.rank = rank
         width, count = recipe.width, len(task.modalities)
         self.rank_weights = nn.Parameter(torch.full((rank,), rank**-0.5))
@@ -47,12 +46,12 @@ class LowRank(Method):
                 self.rank_weights[1::2] *= -1
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
-        parts = [factor(z[:, m]).view(len(z), self.rank, -1) for m, factor in enumerate(self.factors)]
-        return sum_of_products(parts, self.rank_weights, self.bias)
+        factors = [affine_factors(factor, self.rank) for factor in self.factors if isinstance(factor, nn.Linear)]
+        return low_rank(z.unbind(dim=1), factors, self.rank_weights, self.bias)
 
 
 def _factor(width: int, outputs: int, count: int, ones: bool) -> nn.Linear:
-    """The factors of one modality, for all ranks and outputs; the bias belongs to the appended constant (1.4)."""
+    """The factors of one modality, for all ranks and outputs; the bias belongs to the appended constant."""
     factor = nn.Linear(width, outputs)
     std = (count * width) ** -0.5 if ones else (width + 1) ** -0.5
     nn.init.normal_(factor.weight, std=std)

@@ -6,7 +6,10 @@ from methods.augmented import Augmented
 
 @register("modality_dropout")
 class ModalityDropout(Augmented):
-    """Train the base, then go on with its decoder while modalities go missing: the rows and modes of `augmented`."""
+    """Train the base, then go on with its decoder while modalities go missing: the rows and modes of `augmented`.
+
+    Source: Neverova et al., 2016.
+    """
 
     family = "augmented"
 

@@ -19,16 +19,14 @@ class Multiplicative(Method):
     constant `c_m`. `kind = "bilinear"` is `sum_{i<j} z_i^T W_ij z_j + b`, of order 2 for any number of modalities and
     without unimodal terms: with one modality present it says the same of every row. `polynomial` adds those terms.
 
-    Args:
-        kind: Which product.
+    Source: Kim et al., 2017 (Hadamard products); Tenenbaum and Freeman, 2000 (bilinear models).
     """
 
     family = "fusion"
+    checked = ({}, {"kind": "bilinear"})
 
     def __init__(self, task: Task, recipe: Recipe, *, kind: Literal["hadamard", "bilinear"] = "hadamard") -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        if kind not in ("hadamard", "bilinear"):
-            raise ValueError(f"multiplicative: `kind` must be 'hadamard' or 'bilinear', got {kind!r}")
         self.kind = kind
         width, count = recipe.width, len(task.modalities)
         if kind == "hadamard":

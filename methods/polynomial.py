@@ -1,13 +1,16 @@
 """Polynomial fusion: all terms up to a given order in the encodings."""
 
 from itertools import combinations
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
-from methods.functional.fusion import polynomial2, sum_of_products
+from methods.functional.fusion import affine_factors, polynomial, polynomial2
 
 
 @register("polynomial")
@@ -18,18 +21,18 @@ class Polynomial(Method):
     an encoder can learn by itself. A higher order P is in CP form, `sum_r prod_{p<=P} (A_{p,r} [1, z_1, .., z_M])`, and
     holds every monomial of total degree <= P.
 
+    Source: Hou et al., 2019 (the CP form).
+
     Args:
-        order: P, at least 2 (order 1 is `additive`).
+        order: P (order 1 is `additive`).
         rank: Of the CP form, per output; not used by order 2.
     """
 
     family = "fusion"
+    checked = ({}, {"order": 3}, {"order": 4, "rank": 3})
 
-    def __init__(self, task: Task, recipe: Recipe, *, order: int = 2, rank: int = 8) -> None:
+    def __init__(self, task: Task, recipe: Recipe, *, order: Annotated[int, Meta(ge=2)] = 2, rank: Count = 8) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        for name, value, least in (("order", order, 2), ("rank", rank, 1)):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"polynomial: `{name}` must be an integer >= {least}, got {value!r}")
         self.order = order
         self.rank = rank
         width, count = recipe.width, len(task.modalities)
@@ -44,7 +47,7 @@ class Polynomial(Method):
             self._start()
 
     def _start(self) -> None:
-        """Factors of unit variance; from order 4 on around 1, or their product would have heavy tails (1.4)."""
+        """Factors of unit variance; from order 4 on around 1, or their product would have heavy tails."""
         fan = self.factors.in_features
         if self.order < 4:
             nn.init.normal_(self.factors.weight, std=(fan + 1) ** -0.5)
@@ -64,5 +67,4 @@ class Polynomial(Method):
             weights = self.joint.weight.split(z.shape[-1], dim=1)
             pair_weights = dict(zip(self.pairs, self.pair_weights, strict=True))
             return polynomial2(z.unbind(dim=1), weights, pair_weights, self.joint.bias)
-        parts = self.factors(z.flatten(1)).view(len(z), self.order, self.rank, -1)
-        return sum_of_products(parts.unbind(dim=1), None, None)
+        return polynomial(z.unbind(dim=1), affine_factors(self.factors, self.order, self.rank))

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.options import Natural, NonNegative
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Tokens, register
+from methods.functional.coordination import cosine_loss
 from methods.functional.fission import orthogonality
-from methods.parts.coordination import row_mean
-from methods.parts.raw_views import flat_width, flatten
+from methods.parts.reconstruction import decoders, rebuilding_error
 
 
 @register("shared_private")
@@ -21,6 +22,8 @@ class SharedPrivate(Method):
     (1 - cosine), private codes are kept uncorrelated with the shared one and with each other, and [s_m, p_m] must
     rebuild the modality. The head reads the mean of the present shared codes and every private code: M + 1
     representations from M modalities. Orthogonality controls linear dependence only.
+
+    Source: Bousmalis et al., 2016 (domain separation); of modalities Hazarika et al., 2020.
 
     **Differs from the paper**: S_m and Q_m are linear maps of one encoder, so that the encoders are those of every
     other method.
@@ -33,32 +36,25 @@ class SharedPrivate(Method):
     """
 
     family = "fission"
+    checked = ({}, {"reconstruction": 0.0})
 
     def __init__(
         self,
         task: Task,
         recipe: Recipe,
         *,
-        components: int = 0,
-        alignment: float = 0.1,
-        orthogonal: float = 0.01,
-        reconstruction: float = 0.1,
+        components: Natural = 0,
+        alignment: NonNegative = 0.1,
+        orthogonal: NonNegative = 0.01,
+        reconstruction: NonNegative = 0.1,
     ) -> None:
-        if components < 0:
-            raise ValueError(f"shared_private: `components` must be an integer >= 0, got {components!r}")
-        for name, value in (("alignment", alignment), ("orthogonal", orthogonal), ("reconstruction", reconstruction)):
-            if not value >= 0:
-                raise ValueError(f"shared_private: `{name}` must be >= 0, got {value!r}")
         k = components or max(1, recipe.width // 2)
         super().__init__(task, recipe, fused_dim=(len(task.modalities) + 1) * k)
         self.components = k
         self.alignment, self.orthogonal, self.reconstruction = alignment, orthogonal, reconstruction
         self.split = nn.ModuleList(nn.Linear(recipe.width, 2 * k) for _ in task.modalities)
         # Not built without a loss that trains them.
-        self.decoders = nn.ModuleList(
-            nn.Sequential(nn.Linear(2 * k, recipe.width), nn.ReLU(), nn.Linear(recipe.width, flat_width(m)))
-            for m in (task.modalities if reconstruction else ())
-        )
+        self.decoders = decoders(task.modalities if reconstruction else (), 2 * k, recipe.width)
 
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
         """[B, M, 2k]: the shared code, then the private one."""
@@ -78,7 +74,8 @@ class SharedPrivate(Method):
         if self.orthogonal:
             terms["orthogonality"] = self.orthogonal * self.disentangle(out.z, batch.present)
         if self.reconstruction:
-            terms["reconstruction"] = self.reconstruction * self.rebuild(out.z, batch)
+            error = rebuilding_error(self.task, self.decoders, batch, lambda m, rows: out.z[rows, m])
+            terms["reconstruction"] = self.reconstruction * error
         return terms
 
     def align(self, z: Tensor, present: Tensor) -> Tensor:
@@ -87,7 +84,7 @@ class SharedPrivate(Method):
         losses = []
         for i, j in combinations(range(z.shape[1]), 2):
             rows = present[:, i] & present[:, j]
-            losses.append(row_mean(1 - F.cosine_similarity(shared[rows, i], shared[rows, j], dim=-1)))
+            losses.append(cosine_loss(shared[rows, i], shared[rows, j]))
         return torch.stack(losses).sum()
 
     def disentangle(self, z: Tensor, present: Tensor) -> Tensor:
@@ -101,15 +98,6 @@ class SharedPrivate(Method):
             rows = present[:, i] & present[:, j]
             losses.append(orthogonality(private[rows, i], private[rows, j]))
         return torch.stack(losses).sum()
-
-    def rebuild(self, z: Tensor, batch: Batch) -> Tensor:
-        """`sum_m rec(x_m, D_m([s_m, p_m]))`, each over the rows that have the modality."""
-        errors = []
-        for m, decoder in enumerate(self.decoders):
-            rows, modality = batch.present[:, m], self.task.modalities[m]
-            x = flatten(modality, batch.inputs[modality.name][rows])
-            errors.append(row_mean(F.mse_loss(decoder(z[rows, m]).float(), x, reduction="none").mean(dim=1)))
-        return torch.stack(errors).sum()
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         codes = F.normalize(torch.stack(out.z.split(self.components, dim=-1)), dim=-1)

@@ -2,18 +2,21 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import tensor_fusion
 
 MOST_WEIGHTS = 5e7
 FEATURES, OUTPUTS = 16, 64
+ORDERS = (0, 1, 2, 3)
 
 
 @register("tensor")
@@ -23,39 +26,30 @@ class TensorFusion(Method):
     `h_o = <W_o, [1, x_1] (x) .. (x) [1, x_M]>` with `x_m` a projection of the encoding, computed by split-GEMM. With a
     modality absent this is exactly the tensor fusion of the others.
 
+    Source: Zadeh et al., 2017.
+
     Args:
         features: Width of `x_m`. The projection has no bias, so that what is absent stays zero.
         outputs: Width of h.
-        bias: Keep the constant block of W. This and the next three are for ablations by order; W keeps its shape.
-        uni: Keep the blocks of single modalities.
-        bi: Keep the blocks of pairs.
-        tri: Keep the blocks of three modalities and more.
+        orders: Which blocks of W are kept, for ablations; W keeps its shape. 0 is the constant, 1 the single
+            modalities, 2 the pairs, 3 what is left.
     """
 
     family = "fusion"
+    checked = ({}, {"features": 3, "orders": (1, 2)})
 
     def __init__(
         self,
         task: Task,
         recipe: Recipe,
         *,
-        features: int = FEATURES,
-        outputs: int = OUTPUTS,
-        bias: bool = True,
-        uni: bool = True,
-        bi: bool = True,
-        tri: bool = True,
+        features: Count = FEATURES,
+        outputs: Count = OUTPUTS,
+        orders: Annotated[tuple[Literal[0, 1, 2, 3], ...], Meta(min_length=1)] = ORDERS,
     ) -> None:
         super().__init__(task, recipe, fused_dim=outputs)
-        for name, value in (("features", features), ("outputs", outputs)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"tensor: `{name}` must be an integer >= 1, got {value!r}")
         count = len(task.modalities)
-        if problem := _too_large(count, features, outputs):
-            raise ValueError(f"tensor: {problem}")
-        kept = [bias, uni, bi, *[tri] * (count - 2)]
-        if not any(kept[1 : count + 1]):
-            raise ValueError("tensor: keep at least one of `uni`, `bi` and `tri`, or no modality is used")
+        kept = [min(k, 3) in orders for k in range(count + 1)]
         scale = recipe.width**-0.5
         self.projections = nn.ParameterList(torch.randn(features, recipe.width) * scale for _ in range(count))
         self.mask: Tensor | None
@@ -70,20 +64,16 @@ class TensorFusion(Method):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        count = len(task.modalities)
-        return super().applies_to(task, options) or _too_large(
-            count, options.get("features", FEATURES), options.get("outputs", OUTPUTS)
-        )
-
-
-def _too_large(count: int, features: int, outputs: int) -> str | None:
-    weights = outputs * (features + 1) ** count
-    if weights <= MOST_WEIGHTS:
-        return None
-    return (
-        f"{count} modalities of {features} features need {weights:.2g} weights, more than {MOST_WEIGHTS:.0e}: "
-        "lower `features`, or use `low_rank`, which models the same interactions"
-    )
+        count, features = len(task.modalities), options.get("features", FEATURES)
+        weights = options.get("outputs", OUTPUTS) * (features + 1) ** count
+        if weights > MOST_WEIGHTS:
+            return (
+                f"{count} modalities of {features} features need {weights:.2g} weights, more than {MOST_WEIGHTS:.0e}: "
+                "lower `features`, or use `low_rank`, which models the same interactions"
+            )
+        if not any(min(k, 3) in options.get("orders", ORDERS) for k in range(1, count + 1)):
+            return f"`orders` keeps no block of W in which one of {count} modalities is used"
+        return super().applies_to(task, options)
 
 
 def _blocks(count: int, features: int, kept: list[bool]) -> Tensor:

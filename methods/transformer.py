@@ -3,17 +3,22 @@
 import torch
 from torch import Tensor, nn
 
+from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
 
 
 @register("transformer")
 class Transformer(Method):
-    """One small transformer over all tokens, with learned modality and position embeddings and a class token."""
+    """One small transformer over all tokens, with learned modality and position embeddings and a class token.
+
+    Source: Vaswani et al., 2017.
+    """
 
     family = "baseline"
+    pools_apart = False
 
-    def __init__(self, task: Task, recipe: Recipe, *, layers: int = 1, heads: int = 4) -> None:
+    def __init__(self, task: Task, recipe: Recipe, *, layers: Count = 1, heads: Count = 4) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
         width = recipe.width
         if width % heads:

@@ -20,7 +20,9 @@ from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
 from methods.functional import centers
-from methods.skewed_mean import SkewedMean, normalized_mutual_information
+from methods.parts.center_regularizers import Regularizer
+from methods.parts.unseen_classes import normalized_mutual_information
+from methods.skewed_mean import SkewedMean
 
 Objective = Callable[[Tensor], Tensor]
 
@@ -131,7 +133,7 @@ def floors(data: DataModule, seeds: int, embedding: int) -> list[Floor]:
     untrained = []
     for seed in range(seeds):
         torch.manual_seed(seed)
-        method = SkewedMean(data.task, Recipe(), embedding=embedding, kind="none").eval()
+        method = SkewedMean(data.task, Recipe(), embedding=embedding, regularizer=Regularizer("none")).eval()
         with torch.no_grad():
             rows = [method(batch.inputs, batch.present).fused for batch in data.test_dataloader()]
         untrained.append(torch.cat(rows))

@@ -33,7 +33,13 @@ def first_positive_rank(
     Returns:
         `[n]` long: 0 for a hit at K=1; -1 where the gallery holds no row of the query's class.
     """
-    _check(queries, gallery, query_labels, gallery_labels, exclude_self)
+    if len(query_labels) != len(queries) or len(gallery_labels) != len(gallery):
+        raise ValueError(f"Expected one label per row, but got {len(query_labels)} and {len(gallery_labels)}")
+    if exclude_self and len(queries) != len(gallery):
+        raise ValueError(
+            "`exclude_self` needs the queries themselves as gallery, in the same order, "
+            f"but got {len(queries)} queries and {len(gallery)} gallery rows"
+        )
     queries, gallery = F.normalize(queries, dim=1), F.normalize(gallery, dim=1)
     ranks = []
     for start in range(0, len(queries), chunk):
@@ -70,22 +76,3 @@ class Ranked(Target):
         rank = rank[rank > 0].double()
         found = {f"recall_at_{k}": float((rank <= k).double().mean()) for k in self.task.ks}
         return {**found, "median_rank": float(rank.median())}
-
-
-def _check(queries: Tensor, gallery: Tensor, query_labels: Tensor, gallery_labels: Tensor, exclude_self: bool) -> None:
-    if queries.ndim != 2 or gallery.ndim != 2 or queries.shape[1] != gallery.shape[1]:
-        raise ValueError(
-            "Expected `queries` [n, d] and `gallery` [m, d] of one width, "
-            f"but got {tuple(queries.shape)} and {tuple(gallery.shape)}"
-        )
-    if query_labels.shape != queries.shape[:1] or gallery_labels.shape != gallery.shape[:1]:
-        raise ValueError(
-            "Expected one label per row, "
-            f"but got {tuple(query_labels.shape)} for {len(queries)} queries and "
-            f"{tuple(gallery_labels.shape)} for {len(gallery)} gallery rows"
-        )
-    if exclude_self and len(queries) != len(gallery):
-        raise ValueError(
-            "`exclude_self` needs the queries themselves as gallery, in the same order, "
-            f"but got {len(queries)} queries and {len(gallery)} gallery rows"
-        )

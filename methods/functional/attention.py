@@ -12,27 +12,22 @@ from torch.autograd.function import once_differentiable
 from methods.functional.gaussian import gaussian_density, gaussian_expectation, moments
 from methods.functional.mixture import (
     Mixture,
-    criterion,
     mixture_expectation,
-    random_start,
     region_start,
     select_mixture,
     weighted_em,
 )
 from methods.functional.paraboloid import (
-    angular_paraboloid_expectation,
     grid_paraboloid_expectation,
     paraboloid_density,
     paraboloid_expectation,
     support_ellipse,
 )
-from methods.functional.value_function import cell_centers, rbf_axes, rbf_centers, ridge_operator
+from methods.functional.value_function import cell_centers, rbf_axes, ridge_operator, tensor_grid
 
 __all__ = [
     "Mixture",
-    "angular_paraboloid_expectation",
     "cell_centers",
-    "criterion",
     "gaussian_density",
     "gaussian_expectation",
     "grid_paraboloid_expectation",
@@ -40,14 +35,13 @@ __all__ = [
     "moments",
     "paraboloid_density",
     "paraboloid_expectation",
-    "random_start",
     "rbf_axes",
-    "rbf_centers",
     "region_start",
     "ridge_operator",
     "select_mixture",
     "sparsemax",
     "support_ellipse",
+    "tensor_grid",
     "weighted_em",
 ]
 

@@ -1,6 +1,6 @@
 """Canonical correlations: of a batch, as the deep CCA loss, and streamed over any number of batches and workers.
 
-Spec: fusion-coordination-fission.md, sections 2.2 and 2.3. All moments are float64 and never computed under autocast.
+All moments are float64 and never computed under autocast.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from methods.functional.rows import as_doubles, as_rows, check_paired, no_autocast
-from methods.parts.gather import gather, world
+from methods.functional.rows import as_doubles, check_paired, no_autocast
 
 
 def _covariances(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,25 +50,13 @@ def canonical_correlations(x: Tensor, y: Tensor, ridge: float = 0.0) -> Tensor:
     return F.pad(rho, (0, missing)).to(device=x.device, dtype=x.dtype)
 
 
-def dcca_loss(
-    x: Tensor,
-    y: Tensor,
-    ridge: float = 1e-4,
-    norm: Literal["nuclear", "frobenius"] = "nuclear",
-    distributed: bool = False,
-) -> Tensor:
+def dcca_loss(x: Tensor, y: Tensor, ridge: float = 1e-4, norm: Literal["nuclear", "frobenius"] = "nuclear") -> Tensor:
     """The deep CCA objective of a batch: minus the sum of its canonical correlations.
 
-    Args:
-        x: Codes of the first view.
-        y: Codes of the second view.
-        ridge: Added to the diagonal of both covariances.
-        norm: "nuclear" is `-sum rho` (Andrew et al. 2013), "frobenius" the smooth `-sum rho^2`.
-        distributed: Use the rows of all ranks: the loss is no mean over rows, so averaging gradients is not enough.
+    `norm` "nuclear" is `-sum rho` (Andrew et al., 2013), "frobenius" the smooth `-sum rho^2`; `ridge` is added to the
+    diagonal of both covariances.
     """
     check_paired(x, y, same_width=False)
-    if distributed and world()[1] > 1:
-        x, y = gather(as_rows(x)), gather(as_rows(y))
     rows, widths = x[..., 0].numel(), x.shape[-1] + y.shape[-1]
     if rows <= widths:
         raise ValueError(
@@ -117,9 +104,8 @@ class StreamingCCA:
         self.widths: tuple[int, ...] = ()
         self.count = 0
         self.mean = torch.empty(0, dtype=torch.float64)
-        self.scatter = torch.empty(
-            0, 0, dtype=torch.float64
-        )  # sum of (x - mean)(x - mean)^T over the concatenated views
+        # The sum of (x - mean)(x - mean)^T over the concatenated views.
+        self.scatter = torch.empty(0, 0, dtype=torch.float64)
 
     @torch.no_grad()
     def partial_fit(self, *views: Tensor) -> Self:
@@ -143,21 +129,6 @@ class StreamingCCA:
         """Add the rows another worker has seen."""
         if other.count:
             self._add(other.widths, other.count, other.mean, other.scatter)
-        return self
-
-    def merge_ranks(self) -> Self:
-        """Replace the moments by those of all ranks' rows; nothing to do in a single process.
-
-        Ranks whose moments are equal have been given the same rows, which count once.
-        """
-        if world()[1] == 1:
-            return self
-        state = torch.cat([self.mean.new_tensor([float(self.count)]), self.mean, self.scatter.flatten()])
-        states, widths, total = gather(state.unsqueeze(0)), self.widths, sum(self.widths)
-        self.count, self.widths = 0, ()
-        for i, row in enumerate(states):
-            if row[0] > 0 and not any(torch.allclose(row, earlier, rtol=1e-9) for earlier in states[:i]):
-                self._add(widths, int(row[0]), row[1 : total + 1], row[total + 1 :].view(total, total))
         return self
 
     def _add(self, widths: tuple[int, ...], count: int, mean: Tensor, scatter: Tensor) -> None:
@@ -203,17 +174,12 @@ class StreamingCCA:
 
     @torch.no_grad()
     def finalize(self, k: int | None = None, ridge: float | Sequence[float] = 0.0) -> CCA:
-        """Solve for the k leading directions.
+        """Solve for the k leading directions; None: as many as the view of the lowest rank has.
 
-        Args:
-            k: Number of directions; None: as many as the view of the lowest rank has.
-            ridge: Added to the diagonal blocks, one value or one per view. Without it, rank-deficient views lose
-                their null directions.
-
-        Returns:
-            Projections with `U_m^T (S_m + rI) U_m` of unit diagonal (the identity for M = 2), means, and correlations
-            `(lambda - 1) / (M - 1)` of the generalised eigenproblem `C w = lambda blockdiag(S_mm + rI) w`.
-            The largest entry by magnitude of each column of the first projection is positive.
+        The ridge is added to the diagonal blocks, one value or one per view; without it, rank-deficient views lose
+        their null directions. `U_m^T (S_m + rI) U_m` has unit diagonal (the identity for M = 2), correlations are
+        `(lambda - 1) / (M - 1)` of `C w = lambda blockdiag(S_mm + rI) w`, and the largest entry by magnitude of each
+        column of the first projection is positive.
         """
         with no_autocast(self.scatter):
             blocks, whiteners = self._whiten(ridge)
@@ -237,15 +203,9 @@ def _solve(blocks: Sequence[Sequence[Tensor]], whiteners: list[Tensor], k: int) 
         p, rho, qh = torch.linalg.svd(whiteners[0].T @ blocks[0][1] @ whiteners[1], full_matrices=False)
         return [p[:, :k], qh[:k].T], rho[:k].clamp(max=1.0)
     views = range(len(whiteners))
-    cross = [
-        [
-            torch.eye(whiteners[i].shape[1], dtype=whiteners[i].dtype, device=whiteners[i].device)
-            if i == j
-            else whiteners[i].T @ blocks[i][j] @ whiteners[j]
-            for j in views
-        ]
-        for i in views
-    ]
+    cross = [[whiteners[i].T @ blocks[i][j] @ whiteners[j] for j in views] for i in views]
+    for i in views:
+        cross[i][i] = torch.eye(len(cross[i][i])).to(cross[i][i])
     # C w = lambda blockdiag(S_mm) w, whitened: an ordinary symmetric eigenproblem.
     values, vectors = torch.linalg.eigh(torch.cat([torch.cat(row, dim=1) for row in cross]))
     leading = vectors.flip(1)[:, :k].split([w.shape[1] for w in whiteners])

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 U_FLOOR = 1e-6  # of (1 + cos) / 2: log 0 has no gradient
 SQUARED_FLOOR = 1e-8  # of d^2: sqrt at 0 has none either
-FULL_MATRIX_ROWS = 4000  # above, similarities are computed and recomputed by row blocks (spec section 5.2)
+FULL_MATRIX_ROWS = 4000  # above, similarities are computed and recomputed by row blocks
 BLOCK = 1024
 
 Form = Literal["mean", "sum", "softplus"]
@@ -125,41 +125,39 @@ def _normalised(W: Tensor) -> Tensor:
     return F.normalize(W, dim=1)
 
 
-def _by_rows(W: Tensor, labels: Tensor | None, reduce: Callable[[Tensor], Tensor]) -> Tensor:
+def _by_rows(W: Tensor, reduce: Callable[[Tensor], Tensor]) -> Tensor:
     """Apply `reduce` to each row of cosines to the centres of other classes: `[C]`.
 
     Excluded pairs are -inf on their way into `reduce`, which must ignore them. Above FULL_MATRIX_ROWS the matrix
     exists one block of rows at a time, in the backward pass as well.
     """
     u = _normalised(W)
-    owner = torch.arange(len(u), device=u.device) if labels is None else labels
+    index = torch.arange(len(u), device=u.device)
 
     def block(rows: Tensor, all_rows: Tensor, own: Tensor) -> Tensor:
-        return reduce((rows @ all_rows.T).masked_fill(own[:, None] == owner[None, :], -torch.inf))
+        return reduce((rows @ all_rows.T).masked_fill(own[:, None] == index[None, :], -torch.inf))
 
     if len(u) <= FULL_MATRIX_ROWS:
-        return block(u, u, owner)
-    blocks = zip(u.split(BLOCK), owner.split(BLOCK), strict=True)
+        return block(u, u, index)
+    blocks = zip(u.split(BLOCK), index.split(BLOCK), strict=True)
     return torch.cat([checkpoint(block, rows, u, own, use_reentrant=False) for rows, own in blocks])  # pyright: ignore
-
-
-def _others(W: Tensor, labels: Tensor | None) -> Tensor:
-    """Number of centres of another class, per row: `[C]`."""
-    if labels is None:
-        return torch.full((len(W),), len(W) - 1, dtype=W.dtype, device=W.device)
-    others = (labels[:, None] != labels[None, :]).sum(dim=1).to(W.dtype)
-    if not others.all():  # all rows share one class
-        raise ValueError("Expected centres of at least two classes")
-    return others
 
 
 # --- regularisers --------------------------------------------------------------------------------------------------
 
 
-def r1_per_class(
-    W: Tensor, gamma: float, delta: float = 0.0, form: Form = "mean", labels: Tensor | None = None
-) -> Tensor:
-    """The terms of `r1`, one per centre: `[C]`."""
+def r1(W: Tensor, gamma: float, delta: float = 0.0, form: Form = "mean") -> Tensor:
+    """Log-exp mean of each centre's cosines to the others, averaged over centres. Minimise.
+
+    **Differs from the paper** (Eq. 8): its index i is free, so the mean over i is taken; it sums over j (`form="sum"`),
+    which only adds a constant. Its margin delta has no gradient in either form; it acts in `"softplus"`.
+
+    Args:
+        W: Centres `[C, d]`.
+        gamma: Skew towards the nearest centres; infinity is RegularFace. Negative: the reading that collapses.
+        delta: Margin.
+        form: `"mean"` | `"sum"` | `"softplus"`.
+    """
     if gamma == 0:
         raise ValueError("Expected argument `gamma` to be non-zero")
     if form not in ("mean", "sum", "softplus"):
@@ -172,37 +170,22 @@ def r1_per_class(
             logits = F.pad(logits, (0, 1))
         return torch.logsumexp(logits, dim=1) / gamma  # Eq. 8
 
-    value = _by_rows(W, labels, reduce)
-    return value - _others(W, labels).log() / gamma if form == "mean" else value
+    value = _by_rows(W, reduce)
+    others = W.new_tensor(len(W) - 1.0)
+    return (value - others.log() / gamma if form == "mean" else value).mean()
 
 
-def r1(W: Tensor, gamma: float, delta: float = 0.0, form: Form = "mean", labels: Tensor | None = None) -> Tensor:
-    """Log-exp mean of each centre's cosines to the others, averaged over centres. Minimise.
-
-    **Differs from the paper** (Eq. 8): its index i is free, so the mean over i is taken; it sums over j (`form="sum"`),
-    which only adds a constant. Its margin delta has no gradient in either form; it acts in `"softplus"`.
-
-    Args:
-        W: Centres `[C, d]`.
-        gamma: Skew towards the nearest centres; infinity is RegularFace. Negative: the reading that collapses.
-        delta: Margin.
-        form: `"mean"` | `"sum"` | `"softplus"`.
-        labels: Class of each row when a class has several centres; pairs of one class are left out.
-    """
-    return r1_per_class(W, gamma, delta, form, labels).mean()
-
-
-def regularface_per_class(W: Tensor, labels: Tensor | None = None) -> Tensor:
+def regularface_per_class(W: Tensor) -> Tensor:
     """Each centre's largest cosine to another class, the limit of `r1` as gamma grows: `[C]`."""
-    return _by_rows(W, labels, lambda cosines: cosines.amax(dim=1))
+    return _by_rows(W, lambda cosines: cosines.amax(dim=1))
 
 
-def regularface(W: Tensor, labels: Tensor | None = None) -> Tensor:
+def regularface(W: Tensor) -> Tensor:
     """Mean over centres of the largest cosine to another class. Minimise."""
-    return regularface_per_class(W, labels).mean()
+    return regularface_per_class(W).mean()
 
 
-def r2(W: Tensor, lam: float, labels: Tensor | None = None) -> Tensor:
+def r2(W: Tensor, lam: float) -> Tensor:
     """Power mean over pairs of u = (1 + cos) / 2. Minimise; use lam >= 16 (a small one only centres the centroid).
 
     **Differs from the paper** (Eq. 8): a power of the raw cosine is not defined where it is negative, so it is shifted.
@@ -211,46 +194,44 @@ def r2(W: Tensor, lam: float, labels: Tensor | None = None) -> Tensor:
     def shifted(cosines: Tensor) -> Tensor:
         return ((1 + cosines) / 2).clamp_min(U_FLOOR)
 
-    return _global_power_mean(W, lam, shifted, labels)
+    return _global_power_mean(W, lam, shifted)
 
 
-def power_mean_distance(W: Tensor, lam: float, labels: Tensor | None = None) -> Tensor:
+def power_mean_distance(W: Tensor, lam: float) -> Tensor:
     """Power mean over pairs of the distance between centres (Eq. 10 with exponent -lam). Maximise at lam < 0."""
-    return _global_power_mean(W, lam, _distance, labels)
+    return _global_power_mean(W, lam, _distance)
 
 
-def mhe(W: Tensor, s: float, labels: Tensor | None = None) -> Tensor:
-    """Minimum hyperspherical energy: mean d^-s over pairs, or mean -log d at s = 0. Minimise.
+def mhe(W: Tensor, s: float) -> Tensor:
+    """Minimum hyperspherical energy (Liu et al., 2018): mean d^-s over pairs, or mean -log d at s = 0. Minimise.
 
     This is the raw energy. Its gradient explodes with s; train on `rooted_mhe`.
     """
-    if s < 0:
-        raise ValueError(f"Expected argument `s` to be >= 0, but got {s}")
-    mean = power_mean_distance(W, -s, labels)
-    return -mean.log() if s == 0 else mean.pow(-s)
+    rooted = rooted_mhe(W, s)
+    return rooted if s == 0 else rooted.reciprocal().pow(-s)
 
 
-def rooted_mhe(W: Tensor, s: float, labels: Tensor | None = None) -> Tensor:
+def rooted_mhe(W: Tensor, s: float) -> Tensor:
     """(mean d^-s)^(1/s): the energy with the direction of `mhe` and a gradient of sane size; -log d at s = 0."""
     if s < 0:
         raise ValueError(f"Expected argument `s` to be >= 0, but got {s}")
-    mean = power_mean_distance(W, -s, labels)
+    mean = power_mean_distance(W, -s)
     return -mean.log() if s == 0 else mean.reciprocal()
 
 
-def uniformface(W: Tensor, labels: Tensor | None = None) -> Tensor:
+def uniformface(W: Tensor) -> Tensor:
     """Mean over pairs of 1 / (1 + d), the reciprocal of the harmonic mean of 1 + d. Minimise."""
 
     def reduce(cosines: Tensor) -> Tensor:
         energy = (1 + _distance(cosines)).reciprocal()
         return energy.masked_fill(cosines.isneginf(), 0).sum(dim=1)
 
-    return _by_rows(W, labels, reduce).sum() / _others(W, labels).sum()
+    return _by_rows(W, reduce).sum() / W.new_tensor(len(W) * (len(W) - 1.0))
 
 
-def farthest(W: Tensor, lam: float = 4.0, labels: Tensor | None = None) -> Tensor:
+def farthest(W: Tensor, lam: float = 4.0) -> Tensor:
     """Negative control: minus the power mean of the distances. At lam > 2 its optimum is two antipodal points."""
-    return -power_mean_distance(W, lam, labels)
+    return -power_mean_distance(W, lam)
 
 
 def r1_sampled(
@@ -287,9 +268,9 @@ def _distance(cosines: Tensor) -> Tensor:
     return (2 - 2 * cosines).clamp_min(SQUARED_FLOOR).sqrt()
 
 
-def _global_power_mean(W: Tensor, lam: float, transform: Callable[[Tensor], Tensor], labels: Tensor | None) -> Tensor:
+def _global_power_mean(W: Tensor, lam: float, transform: Callable[[Tensor], Tensor]) -> Tensor:
     """Power mean over all pairs of other classes of a positive transform of their cosine."""
-    if labels is None and len(W) <= FULL_MATRIX_ROWS:
+    if len(W) <= FULL_MATRIX_ROWS:
         u = _normalised(W)
         return power_mean(transform(off_diagonal(u @ u.T)), lam)
 
@@ -300,7 +281,7 @@ def _global_power_mean(W: Tensor, lam: float, transform: Callable[[Tensor], Tens
             return logs.masked_fill(excluded, 0).sum(dim=1)
         return torch.logsumexp((lam * logs).masked_fill(excluded, -torch.inf), dim=1)
 
-    rows, pairs = _by_rows(W, labels, reduce), _others(W, labels).sum()
+    rows, pairs = _by_rows(W, reduce), W.new_tensor(len(W) * (len(W) - 1.0))
     if lam == 0:
         return (rows.sum() / pairs).exp()
     return ((torch.logsumexp(rows, dim=0) - pairs.log()) / lam).exp()
@@ -313,7 +294,7 @@ COLLAPSED_SHARE = 0.5
 
 
 @torch.no_grad()
-def center_statistics(W: Tensor, labels: Tensor | None = None) -> dict[str, float]:
+def center_statistics(W: Tensor) -> dict[str, float]:
     """How well centres are spread. The mean distance is not here: random centres already reach 98 % of its ceiling.
 
     Returns:
@@ -322,7 +303,7 @@ def center_statistics(W: Tensor, labels: Tensor | None = None) -> dict[str, floa
         1: collapsed onto a line); `collapsed`, 1.0 when at least half of the centres coincide with another.
     """
     u = _normalised(W.detach().double())
-    nearest = (2 - 2 * regularface_per_class(u, labels)).clamp_min(0).sqrt()
+    nearest = (2 - 2 * regularface_per_class(u)).clamp_min(0).sqrt()
     same = (nearest < SAME).double().mean().item()
     eigenvalues = torch.linalg.eigvalsh(u.T @ u / len(u))
     return {

@@ -1,8 +1,7 @@
 """Coordination: similarities, contrastive losses and what is reported about codes.
 
-Spec: fusion-coordination-fission.md, section 2; canonical correlations are in `cca.py`. Every function accepts
-`[..., d]` and treats the leading dimensions as rows, computes in at least float32 outside autocast, and returns the
-input's dtype.
+Canonical correlations are in `cca.py`. Every function accepts `[..., d]` and treats the leading dimensions as rows,
+computes in at least float32 outside autocast, and returns the input's dtype.
 """
 
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from methods.functional.cca import CCA, StreamingCCA, canonical_correlations, dcca_loss
+from methods.functional.retrieval import first_positive_rank
 from methods.functional.rows import as_doubles, as_rows, check_paired, no_autocast
-from methods.parts.gather import first_row, gather, rank_mean, world
 
 __all__ = [
     "CCA",
@@ -22,6 +21,7 @@ __all__ = [
     "StreamingCCA",
     "canonical_correlations",
     "clip_loss",
+    "cosine_loss",
     "dcca_loss",
     "effective_rank",
     "hinge_loss",
@@ -34,7 +34,7 @@ __all__ = [
 RETRIEVAL_CUTS = (1, 5, 10)
 
 
-# --- similarities, section 2.1 ----------------------------------------------------------------------------------------
+# --- similarities -----------------------------------------------------------------------------------------------------
 
 
 def _cosine(a: Tensor, b: Tensor, eps: float = 1e-8) -> Tensor:
@@ -94,72 +94,53 @@ def similarity(a: Tensor, b: Tensor, kind: str, **params: float) -> Tensor:
         return SIMILARITIES[kind](a.to(wide), b.to(wide), **params).to(a.dtype)
 
 
-# --- contrastive losses, sections 2.5 and 2.6 -------------------------------------------------------------------------
-
-
-def _false_negatives(rows: int, columns: int, start: int, ids: Tensor | None, all_ids: Tensor | None) -> Tensor | None:
-    """`[rows, columns]`: pairs that are not the positive but share its identity."""
-    if ids is None or all_ids is None:
-        return None
-    same = ids.unsqueeze(1) == all_ids.unsqueeze(0)
-    positive = torch.arange(columns, device=ids.device) == torch.arange(
-        start, start + rows, device=ids.device
-    ).unsqueeze(1)
-    return same & ~positive
+# --- losses of paired rows --------------------------------------------------------------------------------------------
 
 
 class _Scores(NamedTuple):
-    """Cosines of this rank's rows with all columns, in both directions."""
+    """Cosines of all pairs in both directions; positives are on the diagonal."""
 
-    forward: Tensor  # [n, N] a against all b
-    backward: Tensor  # [n, N] b against all a
-    positive: Tensor  # [n] column of the positive
-    excluded: Tensor | None  # [n, N] false negatives
+    forward: Tensor  # [n, n] a against all b
+    backward: Tensor  # [n, n] b against all a
+    excluded: Tensor | None  # [n, n] pairs that are not the positive but share its identity
 
 
-def _scores(a: Tensor, b: Tensor, same_id: Tensor | None, distributed: bool) -> _Scores:
+def _scores(a: Tensor, b: Tensor, same_id: Tensor | None) -> _Scores:
     check_paired(a, b)
     a, b = F.normalize(as_rows(a), dim=-1), F.normalize(as_rows(b), dim=-1)
-    ids = None if same_id is None else same_id.reshape(-1)
-    if ids is not None and len(ids) != len(a):
+    if same_id is None:
+        return _Scores(a @ b.T, b @ a.T, None)
+    ids = same_id.reshape(-1)
+    if len(ids) != len(a):
         raise ValueError(f"Expected one identity per row ({len(a)}), but got {len(ids)}")
-    all_a, all_b, all_ids, start = a, b, ids, 0
-    if distributed and world()[1] > 1:
-        all_a, all_b, start = gather(a), gather(b), first_row(len(a), a.device)
-        all_ids = None if ids is None else gather(ids)
-    positive = torch.arange(start, start + len(a), device=a.device)
-    excluded = _false_negatives(len(a), len(all_a), start, ids, all_ids)
-    return _Scores(a @ all_b.T, b @ all_a.T, positive, excluded)
+    same = ids.unsqueeze(1) == ids.unsqueeze(0)
+    return _Scores(a @ b.T, b @ a.T, same.fill_diagonal_(False))
 
 
-def _mean(total: Tensor, count: Tensor, distributed: bool) -> Tensor:
-    return rank_mean(total, count) if distributed else total / count.clamp(min=1)
+def cosine_loss(a: Tensor, b: Tensor) -> Tensor:
+    """`1 - cos` of paired rows, averaged over them; 0 if there are none."""
+    return (1 - F.cosine_similarity(a, b, dim=-1)).sum() / max(1, len(a))
 
 
-def clip_loss(
-    a: Tensor, b: Tensor, logit_scale: Tensor | float, same_id: Tensor | None = None, distributed: bool = False
-) -> Tensor:
+def clip_loss(a: Tensor, b: Tensor, logit_scale: Tensor | float, same_id: Tensor | None = None) -> Tensor:
     """Symmetric InfoNCE of paired rows, which are normalised here; ln N at chance.
-
-    Differs from the source: its `log sim / sum sim` lacks the exponential and the temperature.
 
     Args:
         a: Codes `[n, k]` of one modality.
         b: Codes of the other; row i belongs to row i of `a`.
         logit_scale: The multiplier of the cosines (not its logarithm).
         same_id: `[n]` identities; equal ones are duplicates and no negatives of each other.
-        distributed: Contrast with the rows of all ranks, with exact gradients after DDP's average.
     """
     with no_autocast(a):
-        s = _scores(a, b, same_id, distributed)
+        s = _scores(a, b, same_id)
+        positive = torch.arange(len(s.forward), device=a.device)
         total = a.new_zeros((), dtype=s.forward.dtype)
         for cosines in (s.forward, s.backward):
             logits = logit_scale * cosines
             if s.excluded is not None:
                 logits = logits.masked_fill(s.excluded, -torch.inf)
-            total = total + F.cross_entropy(logits, s.positive, reduction="sum") / 2
-        loss = _mean(total, total.new_tensor(float(len(s.positive))), distributed)
-    return loss.to(a.dtype)
+            total = total + F.cross_entropy(logits, positive, reduction="sum") / 2
+    return (total / max(1, len(positive))).to(a.dtype)
 
 
 def hinge_loss(
@@ -168,35 +149,28 @@ def hinge_loss(
     margin: float,
     negatives: Literal["mean", "hardest"] = "mean",
     same_id: Tensor | None = None,
-    distributed: bool = False,
 ) -> Tensor:
     """Max-margin contrast `[margin - s_ii + s_ij]_+` on cosines, both directions averaged.
 
-    Differs from the source: its sign is inverted, which makes positives dissimilar.
-
     Args:
-        a: Codes `[n, k]` of one modality.
-        b: Codes of the other; row i belongs to row i of `a`.
+        a: As in `clip_loss`, and so are `b` and `same_id`.
         margin: By how much a positive must beat a negative.
-        negatives: "mean" over all i != j, or the "hardest" per row (VSE++), averaged over rows.
-        same_id: `[n]` identities; equal ones are no negatives of each other.
-        distributed: Contrast with the rows of all ranks, with exact gradients after DDP's average.
+        negatives: "mean" over all i != j, or the "hardest" per row, averaged over rows.
     """
     if negatives not in ("mean", "hardest"):
         raise ValueError(f"Expected argument `negatives` to be 'mean' or 'hardest', but got {negatives!r}")
     with no_autocast(a):
-        s = _scores(a, b, same_id, distributed)
-        valid = torch.ones_like(s.forward, dtype=torch.bool).scatter(1, s.positive.unsqueeze(1), False)
+        s = _scores(a, b, same_id)
+        valid = torch.ones_like(s.forward, dtype=torch.bool).fill_diagonal_(False)
         if s.excluded is not None:
             valid &= ~s.excluded
         total = a.new_zeros((), dtype=s.forward.dtype)
         for cosines in (s.forward, s.backward):
-            violation = (margin - cosines.gather(1, s.positive.unsqueeze(1)) + cosines).clamp(min=0) * valid
+            violation = (margin - cosines.diagonal().unsqueeze(1) + cosines).clamp(min=0) * valid
             hardest = negatives == "hardest" and violation.shape[1] > 0  # no maximum over no columns
             total = total + (violation.amax(1).sum() if hardest else violation.sum()) / 2
         count = valid.sum() if negatives == "mean" else valid.new_tensor(len(valid), dtype=torch.long)
-        loss = _mean(total, count.to(total.dtype), distributed)
-    return loss.to(a.dtype)
+    return (total / count.clamp(min=1)).to(a.dtype)
 
 
 def zero_shot(image: Tensor, templates: Tensor, logit_scale: Tensor | float) -> Tensor:
@@ -239,23 +213,15 @@ def effective_rank(z: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def retrieval(a: Tensor, b: Tensor, chunk: int = 1024) -> dict[str, float]:
+def retrieval(a: Tensor, b: Tensor) -> dict[str, float]:
     """R@1, R@5, R@10 and the median rank of row i of `b` among all rows of `b`, queried by row i of `a` (cosine).
 
-    Ties share their mean rank, so that constant codes get chance and not a perfect score; NaN ranks last.
+    Ties and what is not a number count against the query, as in every recall (`first_positive_rank`).
     """
     check_paired(a, b)
     with no_autocast(a):
-        u, v = F.normalize(as_rows(a), dim=-1), F.normalize(as_rows(b), dim=-1)
-        ranks = []
-        for start in range(0, len(u), chunk):
-            scores = u[start : start + chunk] @ v.T
-            positive = scores.diagonal(start).unsqueeze(1)
-            # Equal rows may differ by rounding in one product: what is closer than that counts as a tie.
-            slack = 8 * torch.finfo(scores.dtype).eps
-            below = (scores < positive - slack).sum(1)
-            tied = ((scores - positive).abs() <= slack).sum(1)
-            ranks.append(len(v) - below - (tied - 1).clamp(min=0) / 2)
-        rank = torch.cat(ranks)
+        a, b = as_rows(a), as_rows(b)
+        instance = torch.arange(len(a), device=a.device)
+        rank = 1 + first_positive_rank(a, b, instance, instance, exclude_self=False)
     cuts = {f"R@{k}": float((rank <= k).double().mean()) for k in RETRIEVAL_CUTS}
-    return {**cuts, "median_rank": float(rank.median())}
+    return {**cuts, "median_rank": float(rank.double().median())}

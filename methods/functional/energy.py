@@ -1,7 +1,8 @@
 """Energy-based multimodal attention (EMMA): potentials, composition, attention and regulariser as pure functions.
 
 Equation numbers are those of the EMMA summary (Werenne, 2019). Where the print is wrong the corrected form is computed
-and the comment says which equation it replaces. Nothing here couples the rows of a batch.
+and the comment says which equation it replaces. Nothing here couples the rows of a batch: ``m [..., D]`` are features,
+``W [H, D]`` tied weights, ``b_h [H]`` and ``b_r [D]`` the biases of the hidden units and of the reconstruction.
 """
 
 import math
@@ -15,17 +16,7 @@ PHI_FLOOR = 1e-6
 
 
 def potential(m: Tensor, W: Tensor, b_h: Tensor, b_r: Tensor) -> Tensor:
-    """Potential of a tied-weight autoencoder, whose gradient is ``m - reconstruct(m)``.
-
-    Args:
-        m: Features ``[..., D]``.
-        W: Tied weights ``[H, D]``.
-        b_h: Hidden bias ``[H]``.
-        b_r: Reconstruction bias ``[D]``.
-
-    Returns:
-        ``V [...]``, one number per row.
-    """
+    """Potential ``V [...]`` of a tied-weight autoencoder, whose gradient is ``m - reconstruct(m)``."""
     u = m @ W.T + b_h
     # Eq. 8, last line. softplus, never log(1 + exp): the latter overflows float32 beyond 88.
     return 0.5 * (m - b_r).square().sum(-1) - softplus(u).sum(-1)

@@ -1,7 +1,4 @@
-"""Parts of fission: prior matching, orthogonality, balanced assignment (spec: fusion-coordination-fission, section 4).
-
-Pure functions, computed in float32 at least.
-"""
+"""Parts of fission: prior matching, orthogonality, balanced assignment, computed in float32 at least."""
 
 import torch
 from torch import Tensor
@@ -10,15 +7,10 @@ MULTIPLES = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def mmd(x: Tensor, y: Tensor, multiples: tuple[float, ...] = MULTIPLES) -> Tensor:
-    """Squared maximum mean discrepancy of two samples, averaged over RBF kernels (4.3).
+    """Squared maximum mean discrepancy of two samples, averaged over RBF kernels (Gretton et al., 2012).
 
-    The biased estimate: never negative, and 0 for equal samples. Kernels are `exp(-d^2 / (2 s))` with `s` a multiple of
-    the squared median distance between rows of the pooled sample, through which no gradient passes.
-
-    Args:
-        x: `[n, k]`, n >= 1.
-        y: `[m, k]`, m >= 1.
-        multiples: Of the squared median, one kernel each.
+    The biased estimate: never negative, 0 for equal samples. Kernels are `exp(-d^2 / (2 s))`, `s` the squared median
+    distance between rows of the pooled sample, through which no gradient passes, times each of `multiples`.
     """
     if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y):
         raise ValueError(f"Expected two samples [n, k] and [m, k], but got {tuple(x.shape)} and {tuple(y.shape)}")
@@ -34,15 +26,10 @@ def mmd(x: Tensor, y: Tensor, multiples: tuple[float, ...] = MULTIPLES) -> Tenso
 
 
 def orthogonality(a: Tensor, b: Tensor, eps: float = 1e-6) -> Tensor:
-    """Sum of the squared correlations of all features of `a` with all of `b`: `||ac^T bc||_F^2 / B^2` (4.1).
+    """Sum of the squared correlations of all features of `a` with all of `b`: `||ac^T bc||_F^2 / B^2`.
 
     `ac`, `bc`: centred over the batch and standardised. It sees linear dependence only. 0 for fewer than two rows; a
     constant feature correlates with nothing.
-
-    Args:
-        a: `[B, k]`.
-        b: `[B, l]`.
-        eps: Added to the variances.
     """
     if a.dim() != 2 or b.dim() != 2 or len(a) != len(b):
         raise ValueError(f"Expected paired rows [B, k] and [B, l], but got {tuple(a.shape)} and {tuple(b.shape)}")
@@ -53,7 +40,7 @@ def orthogonality(a: Tensor, b: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 def sinkhorn(scores: Tensor, eps: float = 0.05, iterations: int = 10) -> Tensor:
-    """Assign rows to clusters of about equal mass, in log space (4.6).
+    """Assign rows to clusters of about equal mass, in log space (Cuturi, 2013).
 
     Ends with the row step: rows sum to 1 exactly, the mass of a cluster to N / K approximately.
 
@@ -67,8 +54,6 @@ def sinkhorn(scores: Tensor, eps: float = 0.05, iterations: int = 10) -> Tensor:
     """
     if scores.dim() != 2:
         raise ValueError(f"Expected `scores` [N, K], but got {tuple(scores.shape)}")
-    if not eps > 0 or iterations < 1:
-        raise ValueError(f"Expected `eps` > 0 and `iterations` >= 1, but got {eps} and {iterations}")
     log_q = _wide(scores.detach()) / eps
     for _ in range(iterations):
         # Up to the factor N / K, which the row step cancels.

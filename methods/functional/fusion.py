@@ -1,9 +1,10 @@
 """Fusion of M >= 2 modalities: additive, multiplicative, polynomial, tensor, low-rank, gated, compact bilinear.
 
-Inputs are `[..., d_m]` with equal leading dimensions; `z_m = [1, x_m]` is an input with the constant in coordinate 0.
-Weights of multilinear maps are stored `[D_1, .., D_M, O]`, row-major, so that flattening them matches the Kronecker
-product of the inputs without a copy. An absent modality is a zero input: every map then reduces exactly to the
-lower-order terms of the modalities that are present; only gates need to be told.
+Inputs `xs` are M tensors `[..., d_m]` with equal leading dimensions, a bias is `[O]` or None, and every map returns
+`[..., O]`. `z_m = [1, x_m]` is an input with the constant in coordinate 0. Weights of multilinear maps are stored
+`[D_1, .., D_M, O]`, row-major, so that flattening them matches the Kronecker product of the inputs without a copy. An
+absent modality is a zero input: every map then reduces exactly to the lower-order terms of the modalities that are
+present; only gates need to be told.
 
 Products of features leave the range of float16 quickly (range ** M). Half-precision inputs are therefore computed in
 float32 and autocast is switched off inside; the result has the inputs' dtype, or float32 under autocast, as with
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 P = ParamSpec("P")
@@ -76,31 +77,16 @@ def _contract(x: Tensor, t: Tensor) -> Tensor:
 
 @full_precision
 def additive(xs: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor | None = None) -> Tensor:
-    """Sum of linear maps, `z = sum_m W_m x_m + b` (F1): the same map as one `Linear` on the concatenation.
-
-    Args:
-        xs: M inputs `[..., d_m]`.
-        weights: M matrices `[O, d_m]`.
-        bias: `[O]` or None.
-
-    Returns:
-        `[..., O]`.
-    """
+    """Sum of linear maps, `z = sum_m W_m x_m + b`, with `weights[m]` `[O, d_m]`: one `Linear` on the concatenation."""
     _require_same_rows(xs)
     return F.linear(torch.cat(list(xs), dim=-1), torch.cat(list(weights), dim=-1), bias)
 
 
 @full_precision
 def hadamard(xs: Sequence[Tensor], weights: Sequence[Tensor], biases: Sequence[Tensor] | None = None) -> Tensor:
-    """Element-wise product of projections, `z = prod_m (P_m x_m + c_m)` (F2h).
+    """Element-wise product of projections, `z = prod_m (P_m x_m + c_m)`, with `weights[m]` `[O, d_m]`.
 
-    Args:
-        xs: M inputs `[..., d_m]`.
-        weights: M matrices `[O, d_m]`.
-        biases: M vectors `[O]`, or None for no constant: then one absent modality makes the whole product zero.
-
-    Returns:
-        `[..., O]`.
+    Without `biases` (`[O]` each) one absent modality makes the whole product zero.
     """
     _require_same_rows(xs)
     constants = [None] * len(xs) if biases is None else biases
@@ -109,18 +95,9 @@ def hadamard(xs: Sequence[Tensor], weights: Sequence[Tensor], biases: Sequence[T
 
 @full_precision
 def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Bilinear map `z_o = x^T W_o y + b_o` (F2b), equal to `W.reshape(-1, O)^T kron(x, y) + b`.
+    """Bilinear map `z_o = x^T W_o y + b_o`, `weight` `[d_x, d_y, O]`: `W.reshape(-1, O)^T kron(x, y) + b`.
 
     One matrix product and one batched contraction; `torch.nn.functional.bilinear` is 40 times slower on a CPU.
-
-    Args:
-        x: `[..., d_x]`.
-        y: `[..., d_y]`.
-        weight: `[d_x, d_y, O]`.
-        bias: `[O]` or None.
-
-    Returns:
-        `[..., O]`.
     """
     return pairwise([x, y], {(0, 1): weight}, bias)
 
@@ -131,13 +108,7 @@ def pairwise(
 ) -> Tensor:
     """Sum of bilinear maps over pairs of modalities, `z_o = sum_{i<j} x_i^T W_{ij,o} x_j + b_o`.
 
-    Args:
-        xs: M inputs `[..., d_m]`.
-        pair_weights: `(i, j)`, i < j, to `[d_i, d_j, O]`; pairs may be left out, but not all of them.
-        bias: `[O]` or None.
-
-    Returns:
-        `[..., O]`.
+    `pair_weights` holds `(i, j)`, i < j, to `[d_i, d_j, O]`; pairs may be left out, but not all of them.
     """
     _require_same_rows(xs)
     lead = xs[0].shape[:-1]
@@ -161,17 +132,7 @@ def polynomial2(
     pair_weights: Mapping[tuple[int, int], Tensor],
     bias: Tensor | None,
 ) -> Tensor:
-    """Polynomial of order 2: bias, every unimodal term and every pairwise bilinear term (F2p).
-
-    Args:
-        xs: M inputs `[..., d_m]`.
-        weights: M matrices `[O, d_m]`.
-        pair_weights: `(i, j)`, i < j, to `[d_i, d_j, O]`.
-        bias: `[O]` or None.
-
-    Returns:
-        `[..., O]`.
-    """
+    """Polynomial of order 2: the terms of `additive` and those of `pairwise`."""
     return additive(xs, weights, bias) + pairwise(xs, pair_weights)
 
 
@@ -181,14 +142,9 @@ def with_one(x: Tensor) -> Tensor:
 
 
 def split_point(dims: Sequence[int], outputs: int) -> int:
-    """How many leading modalities tensor fusion multiplies out before its matrix product (section 1.3).
+    """How many leading modalities tensor fusion multiplies out before its matrix product.
 
-    Args:
-        dims: `D_m` of every modality, the appended constant included.
-        outputs: O.
-
-    Returns:
-        The s in 1..M-1 with the smallest intermediate, `prod_{m<=s} D_m + O prod_{m>s} D_m`.
+    The s in 1..M-1 with the smallest intermediate, `prod_{m<=s} D_m + O prod_{m>s} D_m`, for `dims` D_m.
     """
     cuts = range(1, max(len(dims), 2))
     return min(cuts, key=lambda s: math.prod(dims[:s]) + math.prod(dims[s:]) * outputs)
@@ -196,17 +152,10 @@ def split_point(dims: Sequence[int], outputs: int) -> int:
 
 @full_precision
 def tensor_fusion(xs: Sequence[Tensor], weight: Tensor) -> Tensor:
-    """Tensor fusion `h_o = <W_o, z_1 (x) .. (x) z_M>` (F3) without the outer product.
+    """Tensor fusion `h_o = <W_o, z_1 (x) .. (x) z_M>` without the outer product; `weight` `[D_1, .., D_M, O]`.
 
     Split-GEMM: the outer product of a prefix of the modalities, one matrix product with the weight, then a batched
     contraction of each remaining modality. Same arithmetic as the outer product, a fraction of its memory.
-
-    Args:
-        xs: M inputs `[..., d_m]`.
-        weight: `[d_1 + 1, .., d_M + 1, O]`; coordinate 0 of each axis is the appended constant.
-
-    Returns:
-        `[..., O]`.
     """
     _require_same_rows(xs)
     dims = tuple(x.shape[-1] + 1 for x in xs)
@@ -225,73 +174,57 @@ def tensor_fusion(xs: Sequence[Tensor], weight: Tensor) -> Tensor:
     return t.reshape(*lead, -1)
 
 
-@full_precision
-def sum_of_products(factors: Sequence[Tensor], rank_weights: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Last step of the CP forms, `h_o = b_o + sum_r w_r prod_k q_{k,r,o}`.
+def affine_factors(linear: nn.Linear, *shape: int) -> Tensor:
+    """The factors `[*shape, 1 + d, O]` of a CP form that one `Linear` holds; its bias belongs to the constant."""
+    weight, bias = linear.weight.view(*shape, -1, linear.in_features), linear.bias.view(*shape, 1, -1)
+    return torch.cat([bias, weight.mT], dim=-2)
 
-    Args:
-        factors: K tensors `[..., r, O]`, already linear in the inputs.
-        rank_weights: `[r]`, or None for ones.
-        bias: `[O]` or None.
 
-    Returns:
-        `[..., O]`.
-    """
-    product = _product(factors)
-    out = product.sum(dim=-2) if rank_weights is None else (product * rank_weights.unsqueeze(-1)).sum(dim=-2)
-    return out if bias is None else out + bias
+def _project(x: Tensor, factors: Tensor) -> Tensor:
+    """`<u, [1, x]>` for all factors `[*shape, 1 + d, O]` in one matrix product: `[..., *shape, O]`."""
+    # The constant's slice is the bias of a linear map, so the 1 is never appended.
+    weight, bias = factors[..., 1:, :].mT.reshape(-1, x.shape[-1]), factors[..., 0, :].flatten()
+    return F.linear(x, weight, bias).unflatten(-1, (*factors.shape[:-2], -1))
 
 
 @full_precision
 def low_rank(xs: Sequence[Tensor], factors: Sequence[Tensor], rank_weights: Tensor, bias: Tensor | None) -> Tensor:
-    """Low-rank tensor fusion, `h_o = b_o + sum_r w_r prod_m <u_{m,r,o}, z_m>` (F4).
+    """Low-rank tensor fusion, `h_o = b_o + sum_r w_r prod_m <u_{m,r,o}, z_m>`.
 
     Equal to `tensor_fusion` with `W[i_1, .., i_M, o] = sum_r w_r prod_m U_m[r, i_m, o]`.
 
     Args:
-        xs: M inputs `[..., d_m]`.
+        xs: See the module.
         factors: M tensors `[r, d_m + 1, O]`; the slice `[:, 0]` belongs to the appended constant.
         rank_weights: `[r]`.
-        bias: `[O]` or None.
-
-    Returns:
-        `[..., O]`.
+        bias: See the module.
     """
     _require_same_rows(xs)
-    # The constant's slice is the bias of a linear map, so the 1 is never appended.
-    parts = [torch.einsum("...d,rdo->...ro", x, u[:, 1:]) + u[:, 0] for x, u in zip(xs, factors, strict=True)]
-    return sum_of_products(parts, rank_weights, bias)
+    product = _product([_project(x, u) for x, u in zip(xs, factors, strict=True)])
+    out = (product * rank_weights.unsqueeze(-1)).sum(dim=-2)
+    return out if bias is None else out + bias
 
 
 @full_precision
 def polynomial(xs: Sequence[Tensor], factors: Tensor) -> Tensor:
-    """Polynomial of order P in CP form, `h_o = sum_r prod_p <a_{p,r,o}, [1, x_1, .., x_M]>` (F5).
+    """Polynomial of order P in CP form, `h_o = sum_r prod_p <a_{p,r,o}, [1, x_1, .., x_M]>`.
 
-    Contains every monomial of total degree <= P, squares within one modality included.
-
-    Args:
-        xs: M inputs `[..., d_m]`.
-        factors: `[P, r, 1 + sum d, O]`.
-
-    Returns:
-        `[..., O]`.
+    Contains every monomial of total degree <= P, squares within one modality included. `factors` is
+    `[P, r, 1 + sum d, O]`.
     """
     _require_same_rows(xs)
-    parts = torch.einsum("...d,prdo->...pro", torch.cat(list(xs), dim=-1), factors[:, :, 1:]) + factors[:, :, 0]
-    return sum_of_products(parts.unbind(dim=-3), None, None)
+    parts = _project(torch.cat(list(xs), dim=-1), factors)
+    return _product(parts.unbind(dim=-3)).sum(dim=-2)
 
 
 def gates(logits: Tensor, kind: Gate, present: Tensor | None = None, dim: int = -1) -> Tensor:
-    """Weight of every modality from its gate logit.
+    """Weight of every modality, along `dim`, from its gate logit.
 
     Args:
-        logits: Any shape, modalities along `dim`.
+        logits: Any shape.
         kind: "sigmoid" (independent), "softmax" (convex combination) or "hard" (one-hot of the largest logit).
         present: Broadcastable to `logits`; an absent modality gets weight 0 and the others share the rest.
         dim: The axis of the modalities.
-
-    Returns:
-        Weights with the shape of `logits`.
     """
     if kind not in ("sigmoid", "softmax", "hard"):
         raise ValueError(f'Expected argument `kind` to be "sigmoid", "softmax" or "hard", but got {kind!r}.')
@@ -306,55 +239,39 @@ def gates(logits: Tensor, kind: Gate, present: Tensor | None = None, dim: int = 
 
 
 @full_precision
+def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+    """`[..., M, O]` summed over M with weights `[..., M]`, or `[..., M, O]` for one per feature."""
+    weights = weights.unsqueeze(-1) if weights.dim() == values.dim() - 1 else weights
+    return (weights.to(values.dtype) * values).sum(dim=-2)
+
+
+@full_precision
 def gated(values: Sequence[Tensor], logits: Tensor, kind: Gate, present: Tensor | None = None) -> Tensor:
-    """Gated sum `z = sum_m g_m * v_m` (F6).
+    """Gated sum `z = sum_m g_m * v_m` of M values `[..., O]`.
 
     Args:
-        values: M tensors `[..., O]`.
+        values: See above.
         logits: `[..., M]`, one weight per modality, or `[..., M, O]`, one per feature.
         kind: See `gates`. "hard" is the deterministic argmax; how to train it is the method's business.
         present: `[..., M]` bool or None.
-
-    Returns:
-        `[..., O]`.
     """
     _require_same_rows(values)
     v = torch.stack(list(values), dim=-2)
     logits = logits.unsqueeze(-1) if logits.dim() == v.dim() - 1 else logits
-    g = gates(logits, kind, None if present is None else present.unsqueeze(-1), dim=-2)
-    return (g * v).sum(dim=-2)
+    return weighted_sum(v, gates(logits, kind, None if present is None else present.unsqueeze(-1), dim=-2))
 
 
 def count_sketch(x: Tensor, h: Tensor, s: Tensor, m: int) -> Tensor:
-    """Count sketch, `CS(x)_k = sum_{i: h(i)=k} s(i) x_i`.
-
-    Args:
-        x: `[..., d]`.
-        h: `[d]`, bucket of each coordinate, integers in 0..m-1.
-        s: `[d]`, signs.
-        m: Length of the sketch.
-
-    Returns:
-        `[..., m]`.
-    """
+    """Count sketch `[..., m]`, `CS(x)_k = sum_{i: h(i)=k} s(i) x_i`, with buckets `h` in 0..m-1 and signs `s` `[d]`."""
     return x.new_zeros(*x.shape[:-1], m).index_add(-1, h, x * s.to(x.dtype))
 
 
 @full_precision
 def tensor_sketch(xs: Sequence[Tensor], hashes: Sequence[Tensor], signs: Sequence[Tensor], m: int) -> Tensor:
-    """Count sketch of `x_1 (x) .. (x) x_M` as a circular convolution of the M sketches.
+    """Count sketch `[..., m]` of `x_1 (x) .. (x) x_M` as a circular convolution of the M sketches.
 
     The same as chaining `compact_bilinear`, the running result entering the next step as it is. The sketches must be
     independent of each other: shared ones are biased as soon as inputs are correlated.
-
-    Args:
-        xs: M inputs `[..., d_m]`.
-        hashes: M vectors `[d_m]`.
-        signs: M vectors `[d_m]`.
-        m: Length of the sketch.
-
-    Returns:
-        `[..., m]`.
     """
     _require_same_rows(xs)
     sketches = [count_sketch(x, h, s, m) for x, h, s in zip(xs, hashes, signs, strict=True)]
@@ -366,24 +283,12 @@ def tensor_sketch(xs: Sequence[Tensor], hashes: Sequence[Tensor], signs: Sequenc
 def compact_bilinear(x: Tensor, y: Tensor, h1: Tensor, h2: Tensor, s1: Tensor, s2: Tensor, m: int) -> Tensor:
     """Compact bilinear pooling: the count sketch of `vec(x y^T)` with `h = (h1 + h2) mod m`, `s = s1 s2`.
 
-    Its inner products are unbiased, `E <psi(x, y), psi(x', y')> = <x, x'> <y, y'>`.
-
-    Args:
-        x: `[..., d_x]`.
-        y: `[..., d_y]`.
-        h1: `[d_x]`, buckets of x.
-        h2: `[d_y]`, buckets of y.
-        s1: `[d_x]`, signs of x.
-        s2: `[d_y]`, signs of y.
-        m: Length of the sketch.
-
-    Returns:
-        `[..., m]`, before any normalisation.
+    Its inner products are unbiased, `E <psi(x, y), psi(x', y')> = <x, x'> <y, y'>`. Nothing is normalised.
     """
     return tensor_sketch([x, y], [h1, h2], [s1, s2], m)
 
 
 def signed_sqrt(x: Tensor, eps: float = 1e-8) -> Tensor:
     """`sign(x) sqrt(|x|)`; eps keeps the gradient finite at zero."""
-    # The spec's `sign(x) sqrt(|x| + eps)` jumps at zero by 2e-4: the empty buckets of a sketch hold the FFT's rounding.
+    # `sign(x) sqrt(|x| + eps)` jumps at zero by 2e-4: the empty buckets of a sketch hold the FFT's rounding.
     return x / (x.abs() + eps).sqrt()

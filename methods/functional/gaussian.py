@@ -1,6 +1,8 @@
 """Gaussian attention densities: moments of discrete weights, and expectations of RBFs under a Gaussian.
 
-Equation numbers are those of Farinhas, *Visual Attention with Sparse and Continuous Transformations*.
+Everywhere in the continuous attention, `mu [..., D]` and `cov [..., D, D]` are the moments of a density, `centers
+[N, D]` and `covs [N, D, D]` those of the RBFs, and `points [L, D]` cell centres; what is returned has the dtype of the
+attention. Equation numbers are those of Farinhas, *Visual Attention with Sparse and Continuous Transformations*.
 """
 
 import math
@@ -23,15 +25,10 @@ def symmetric(a: Tensor) -> Tensor:
 
 
 def moments(points: Tensor, weights: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of discrete attention weights (two passes, so that near one-hot rows keep their digits).
+    """Mean and covariance of attention weights `[..., L]` that sum to 1.
 
-    Args:
-        points: cell centres, `[L, D]`.
-        weights: attention weights that sum to 1, `[..., L]`.
-        eps: added to the diagonal of the covariance; one row or one cell of attention is singular without it.
-
-    Returns:
-        `mu [..., D]` and `cov [..., D, D]` in the dtype of `weights`.
+    Two passes, so that near one-hot rows keep their digits; `eps` is added to the diagonal of the covariance, without
+    which one row or one cell of attention is singular.
     """
     wide = wide_dtype(weights)
     t, w = points.to(wide), weights.to(wide)
@@ -82,16 +79,9 @@ class _GaussianExpectation(torch.autograd.Function):
 
 
 def gaussian_expectation(mu: Tensor, cov: Tensor, centers: Tensor, covs: Tensor) -> Tensor:
-    """Continuous softmax: the expectation of Gaussian RBFs under N(mu, cov), any dimension (Eq. 4.10-4.12).
+    """Continuous softmax: the expectation `[..., N]` of Gaussian RBFs under N(mu, cov), any dimension (Eq. 4.10-4.12).
 
-    Args:
-        mu: means, `[..., D]`.
-        cov: covariances, `[..., D, D]`; may be singular.
-        centers: RBF centres, `[N, D]`.
-        covs: RBF covariances, `[N, D, D]`, positive definite.
-
-    Returns:
-        `r [..., N]` in the dtype of `mu`.
+    `cov` may be singular.
     """
     wide = wide_dtype(mu)
     dim = mu.shape[-1]
@@ -102,7 +92,7 @@ def gaussian_expectation(mu: Tensor, cov: Tensor, centers: Tensor, covs: Tensor)
 
 
 def gaussian_log_density(points: Tensor, mu: Tensor, cov: Tensor) -> Tensor:
-    """log N(t; mu, cov) at `points [L, D]` for `mu [..., D]`: `[..., L]`."""
+    """log N(t; mu, cov) at the points: `[..., L]`."""
     dim = mu.shape[-1]
     delta = points - mu.unsqueeze(-2)
     inverse, log_det = precision(cov)
@@ -111,5 +101,5 @@ def gaussian_log_density(points: Tensor, mu: Tensor, cov: Tensor) -> Tensor:
 
 
 def gaussian_density(points: Tensor, mu: Tensor, cov: Tensor) -> Tensor:
-    """N(t; mu, cov) at `points [L, D]` for `mu [..., D]`: `[..., L]`."""
+    """N(t; mu, cov) at the points: `[..., L]`."""
     return gaussian_log_density(points, mu, cov).exp()

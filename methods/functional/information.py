@@ -1,7 +1,4 @@
-"""Information.
-
-Entropies, bounds on mutual information, partial information decomposition (spec, sections 4.4 and 4.5).
-"""
+"""Entropies, bounds on mutual information from scores `[N, N]` with the positives on the diagonal, and PID."""
 
 import math
 
@@ -18,10 +15,9 @@ def entropies(p: Tensor) -> dict[str, Tensor]:
 def pid(p: Tensor, tolerance: float = 1e-8, iterations: int = 5_000) -> dict[str, Tensor]:
     """Redundancy, unique and synergistic information about Y, in bits (BROJA).
 
-    The least information any q with the pair marginals of p carries, min_q I_q(X1 X2; Y), equals min_q min_r KL(q ||
-    r) up to
-    a constant: alternate r(x1, x2) = sum_y q and, per y, the projection of r onto p(x1, y) and p(x2, y) by iterative
-    proportional fitting (spec 4.5).
+    The least information any q with the pair marginals of p carries, min_q I_q(X1 X2; Y), equals min_q min_r KL(q || r)
+    up to a constant: alternate r(x1, x2) = sum_y q and, per y, the projection of r onto p(x1, y) and p(x2, y) by
+    iterative proportional fitting (Bertschinger et al., 2014).
 
     Args:
         p: `[X1, X2, Y]` joint distribution.
@@ -47,37 +43,29 @@ def pid(p: Tensor, tolerance: float = 1e-8, iterations: int = 5_000) -> dict[str
 
 
 def infonce_bound(f: Tensor) -> Tensor:
-    """InfoNCE lower bound, in nats; never above ln N, whatever the truth (`near_cap` tells when it says nothing).
-
-    Args:
-        f: `[N, N]` scores, positives on the diagonal.
-    """
+    """InfoNCE lower bound, in nats; never above ln N, whatever the truth."""
     return (f.diagonal() - f.logsumexp(dim=1)).mean() + math.log(len(f))
-
-
-def near_cap(bound: Tensor, n: int) -> bool:
-    """Whether an InfoNCE estimate lies within 5 % of its cap ln N: then it is the cap that is measured."""
-    return float(bound) > 0.95 * math.log(n)
 
 
 def dv_bound(f: Tensor) -> Tensor:
     """Donsker-Varadhan lower bound, in nats: mean f_ii - log mean_{i != j} exp f_ij."""
-    n = len(f)
-    off = f[~torch.eye(n, dtype=torch.bool, device=f.device)]
-    return f.diagonal().mean() - (off.logsumexp(dim=0) - math.log(n * (n - 1)))
+    return f.diagonal().mean() - _log_mean_exp_negatives(f)
 
 
 def nwj_bound(f: Tensor) -> Tensor:
     """Nguyen-Wainwright-Jordan lower bound, in nats: 1 + mean f_ii - mean_{i != j} exp f_ij."""
-    n = len(f)
-    off = f[~torch.eye(n, dtype=torch.bool, device=f.device)]
-    return 1 + f.diagonal().mean() - (off.logsumexp(dim=0) - math.log(n * (n - 1))).exp()
+    return 1 + f.diagonal().mean() - _log_mean_exp_negatives(f).exp()
 
 
 def club_bound(f: Tensor) -> Tensor:
     """CLUB upper bound, in nats: mean f_ii - mean_{i != j} f_ij."""
     n = len(f)
     return f.diagonal().mean() - (f.sum() - f.trace()) / (n * (n - 1))
+
+
+def _log_mean_exp_negatives(f: Tensor) -> Tensor:
+    off = f[~torch.eye(len(f), dtype=torch.bool, device=f.device)]
+    return off.logsumexp(dim=0) - math.log(off.numel())
 
 
 def _entropy(p: Tensor) -> Tensor:
@@ -90,10 +78,7 @@ def _information(p: Tensor) -> Tensor:
 
 
 def _project(r: Tensor, first: Tensor, second: Tensor, sweeps: int = 200) -> Tensor:
-    """Scale r so that its pair marginals with Y are `first` and `second`.
-
-    Iterative proportional fitting, all y at once.
-    """
+    """Scale r so that its pair marginals with Y are `first` and `second`: proportional fitting, all y at once."""
     tiny = torch.finfo(r.dtype).tiny
     for _ in range(sweeps):
         r = r * (first / r.sum(dim=1).clamp_min(tiny))[:, None]

@@ -1,7 +1,7 @@
 """Mixtures of attention densities: weighted EM on a token grid, its starting points, the choice of K (chapter 5)."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from methods.functional.gaussian import gaussian_log_density, moments, wide_dtyp
 
 # Component masses below this carry no direction; dividing by the floor keeps values and gradients finite.
 MASS_FLOOR = 1e-12
-# A region with less than this mass starts from its geometry (specification, section 4).
+# A region with less than this mass starts from its geometry.
 REGION_FLOOR = 1e-8
 RESTART_VARIANCE = 1e-3
 
@@ -45,17 +45,8 @@ def weighted_em(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gaussian mixture of weighted points by a fixed number of EM iterations, differentiable by unrolling.
 
-    Args:
-        points: cell centres, `[L, D]`.
-        weights: non-negative weights, normalised inside (erratum E13), `[B, L]`.
-        pi: starting mixing weights, `[B, K]`.
-        mu: starting means, `[B, K, D]`.
-        cov: starting covariances, `[B, K, D, D]`.
-        iterations: EM iterations.
-        reg: added to the diagonal of every covariance.
-
-    Returns:
-        `pi, mu, cov` and the weighted log-likelihood `[B]` of the parameters returned, in the dtype of `weights`.
+    Starts from the mixture `pi, mu, cov`; `weights [B, L]` are normalised inside, `reg` is added to the diagonal of
+    every covariance. Returns `pi, mu, cov` and their weighted log-likelihood `[B]`.
     """
     wide, dtype = wide_dtype(weights), weights.dtype
     t, w = points.to(wide), weights.to(wide)
@@ -121,17 +112,6 @@ def _pad(mixture: Mixture, components: int) -> Mixture:
     )
 
 
-def criterion(log_likelihood: Tensor, components: int, dim: int, penalty: float, count: str = "components") -> Tensor:
-    """C = -2 WLL + penalty P with P = K, or the number of free parameters (6 K - 1 in 2-D) (Eq. 5.18, erratum E12)."""
-    if count == "components":
-        size = components
-    elif count == "parameters":
-        size = components * (1 + dim + dim * (dim + 1) // 2) - 1
-    else:
-        raise ValueError(f"Expected `count` to be 'components' or 'parameters', but got {count!r}.")
-    return -2 * log_likelihood + penalty * size
-
-
 def select_mixture(
     points: Tensor,
     weights: Tensor,
@@ -140,12 +120,11 @@ def select_mixture(
     restarts: int = 3,
     iterations: int = 10,
     reg: float = 1e-6,
-    count: Literal["components", "parameters"] = "components",
     seed: int = 0,
 ) -> tuple[Mixture, Tensor]:
     """Choose K in 1..max_components per row by the penalised likelihood, with random restarts for every K > 1.
 
-    Each row is scored by its own weights alone; the published code sums over the batch (erratum E12).
+    Each row is scored by its own weights alone; the published code sums over the batch.
 
     Returns:
         A mixture of `max_components` components, the unused ones with weight 0, and the chosen K `[B]`.
@@ -163,7 +142,7 @@ def select_mixture(
         )
         padded = _pad(Mixture(*fit), max_components)
         candidates += [Mixture(*rows) for rows in zip(*(x.chunk(copies) for x in padded), strict=True)]
-        scores += criterion(log_likelihood, k, dim, penalty, count).chunk(copies)
+        scores += (-2 * log_likelihood + penalty * k).chunk(copies)  # Eq. 5.18
     best = torch.stack(scores).argmin(dim=0)
     row = torch.arange(batch, device=weights.device)
     chosen = Mixture(*(torch.stack(parts)[best, row] for parts in zip(*candidates, strict=True)))
@@ -172,5 +151,5 @@ def select_mixture(
 
 
 def mixture_expectation(mixture: Mixture, expectation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """r = sum_k pi_k r_k; `expectation(mu, cov)` of one density broadcasts over leading dimensions (section 4)."""
+    """r = sum_k pi_k r_k; `expectation(mu, cov)` of one density broadcasts over leading dimensions."""
     return (mixture.pi.unsqueeze(-1) * expectation(mixture.mu, mixture.cov)).sum(-2)

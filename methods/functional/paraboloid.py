@@ -72,7 +72,7 @@ def slice_integrals(kappa: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 class _Interval(torch.autograd.Function):
-    """D = 1: the closed form of section 3.2, r = h K(a / s_j, (mu_j - mu) / s_j) with h = 3 / (4 a)."""
+    """D = 1, in closed form: r = h K(a / s_j, (mu_j - mu) / s_j) with h = 3 / (4 a)."""
 
     @staticmethod
     def forward(ctx: Any, mu: Tensor, var: Tensor, centers: Tensor, deviations: Tensor) -> Tensor:
@@ -187,17 +187,10 @@ def _widen(mu: Tensor, cov: Tensor, *rbfs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def paraboloid_expectation(mu: Tensor, cov: Tensor, centers: Tensor, covs: Tensor, nodes: int = 64) -> Tensor:
-    """Continuous sparsemax: the expectation of Gaussian RBFs under a truncated paraboloid, one or two dimensions.
+    """Continuous sparsemax: the expectation `[..., N]` of Gaussian RBFs under a truncated paraboloid, D = 1 or 2.
 
-    Args:
-        mu: means, `[..., D]`.
-        cov: variances of the density, `[..., D, D]` (not the thesis' Sigma).
-        centers: RBF centres, `[N, D]`.
-        covs: RBF covariances, `[N, D, D]`.
-        nodes: chords of the two-dimensional rule; 64 for 1e-6, 160 when thin diagonal supports matter.
-
-    Returns:
-        `r [..., N]` in the dtype of `mu`.
+    `cov` is the variance of the density, not the thesis' Sigma. In two dimensions 64 chords (`nodes`) are exact to
+    1e-6; take 160 when thin diagonal supports matter.
     """
     m, c = _widen(mu, cov, centers, covs)
     t, s = centers.to(m.dtype), covs.to(m.dtype)
@@ -215,16 +208,8 @@ def grid_paraboloid_expectation(
 ) -> Tensor:
     """`paraboloid_expectation` on a tensor grid of axis-aligned RBFs: one batched product, erf calls per axis only.
 
-    Args:
-        mu: means, `[..., 2]`.
-        cov: variances of the density, `[..., 2, 2]`.
-        axis_x: first coordinates of the RBF centres, `[Nx]`.
-        axis_y: second coordinates, `[Ny]`.
-        var: variance of every RBF, one for both axes or (x, y).
-        nodes: number of chords.
-
-    Returns:
-        `r [..., Nx * Ny]`, row-major, in the dtype of `mu`.
+    RBF centres have the coordinates `axis_x [Nx]` and `axis_y [Ny]`, `var` is their variance, one for both axes or
+    (x, y); the result is `[..., Nx * Ny]`, row-major.
     """
     m, c = _widen(mu, cov, axis_x, axis_y)
     pair = (float(var[0]), float(var[1])) if isinstance(var, (tuple, list)) else (float(var), float(var))
@@ -232,38 +217,8 @@ def grid_paraboloid_expectation(
     return r.to(mu.dtype).reshape(*mu.shape[:-1], len(axis_x) * len(axis_y))  # type: ignore[union-attr]
 
 
-def angular_paraboloid_expectation(mu: Tensor, cov: Tensor, centers: Tensor, covs: Tensor, nodes: int = 128) -> Tensor:
-    """The thesis' angular rule (Eq. A.22), two dimensions, vectorised, with the endpoint counted once (erratum E9).
-
-    Needs about twice the nodes of the chord rule; differentiable by autograd in all four tensors.
-    """
-    wide = wide_dtype(mu)
-    m, t, s = mu.reshape(-1, 2).to(wide), centers.to(wide), symmetric(covs.to(wide))
-    l11, l21, l22 = _support_factor(symmetric(cov.reshape(-1, 2, 2).to(wide)))
-    angle = torch.arange(nodes, dtype=wide, device=m.device) * (2 * math.pi / nodes)
-    bx = (l11[:, None] * angle.cos()).unsqueeze(1)  # b = R a, [B, 1, n]
-    by = (l21[:, None] * angle.cos() + l22[:, None] * angle.sin()).unsqueeze(1)
-    dx, dy = (t[:, i, None] - m[:, i, None, None] for i in (0, 1))  # [B, N, 1]
-    sxx, sxy, syy = (s[:, i, j, None] for i, j in ((0, 0), (0, 1), (1, 1)))
-    det = sxx * syy - sxy * sxy
-    spread = det / (bx * bx * syy - 2 * bx * by * sxy + by * by * sxx)  # sigma^2(theta)
-    r0 = spread * (bx * dx * syy - (bx * dy + by * dx) * sxy + by * dy * sxx) / det
-    sigma = spread.sqrt()
-    # The cross product replaces mu~^T P mu~, which cancels.
-    weight = sigma * torch.exp(-0.5 * (bx * dy - by * dx).square() * spread / det) / (ROOT_2PI * det.sqrt())
-    low, high = -r0 / sigma, (1 - r0) / sigma
-    e = 0.5 * (torch.erf(high / math.sqrt(2)) - torch.erf(low / math.sqrt(2)))
-    q0, q1 = sigma * _normal(low), sigma * _normal(high)
-    first = r0 * e + q0 - q1
-    second = spread * e + r0 * first - q1
-    third = 2 * spread * first + r0 * second - q1
-    # h |S|^1/2 = 2 / pi, times the node spacing 2 pi / n.
-    r = (weight * (first - third)).sum(-1) * (4 / nodes)
-    return r.to(mu.dtype).reshape(*mu.shape[:-1], len(centers))
-
-
 def paraboloid_density(points: Tensor, mu: Tensor, cov: Tensor) -> Tensor:
-    """The truncated paraboloid (`mu [..., D]`, variance `cov`) at `points [L, D]`; exactly 0 off its support."""
+    """The truncated paraboloid at the points, `[..., L]`; exactly 0 off its support."""
     dim = mu.shape[-1]
     root = torch.linalg.cholesky((dim + 4) * cov)
     u = torch.linalg.solve_triangular(root, (points - mu.unsqueeze(-2)).transpose(-1, -2), upper=False)

@@ -5,7 +5,7 @@ Queries whose class is not in the gallery cannot be answered by any method: they
 `without_positive` counts them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -32,43 +32,9 @@ def recall_at_k(
     return {k: (rank < k).double().mean().item() for k in ks}
 
 
-def recall_hits(
-    queries: Tensor,
-    gallery: Tensor,
-    query_labels: Tensor,
-    gallery_labels: Tensor,
-    exclude_self: bool,
-) -> Tensor:
-    """Whether each query is answered by its nearest gallery row (K=1): `[n]` bool, False where unanswerable."""
-    return first_positive_rank(queries, gallery, query_labels, gallery_labels, exclude_self) == 0
-
-
 def without_positive(query_labels: Tensor, gallery_labels: Tensor, exclude_self: bool) -> Tensor:
     """Which queries have no gallery row of their class, and are dropped: `[n]` bool; its sum is the count."""
     classes, inverse, counts = gallery_labels.unique(return_inverse=True, return_counts=True)
     if exclude_self:  # the row itself does not count
         return counts[inverse] < 2
     return ~torch.isin(query_labels, classes)
-
-
-def recall_between(
-    embeddings: Mapping[str, Tensor], labels: Tensor, pairs: Sequence[tuple[str, str]], k: int = 1
-) -> dict[str, float]:
-    """Recall@K for several query -> gallery pairs of views of the same rows.
-
-    A row's own counterpart in the gallery view is excluded too: a -> b asks for another example of the class, which
-    is what the classes' embedding promises; finding the same instance is the task of `pairs` datasets.
-
-    Args:
-        embeddings: `[n, d]` per view (`"a"`, `"b"`, `"fused"`), row-aligned.
-        labels: `[n]`.
-        pairs: `(query view, gallery view)`.
-        k: Neighbours looked at.
-
-    Returns:
-        `"query->gallery"` -> recall.
-    """
-    return {
-        f"{query}->{gallery}": recall_at_k(embeddings[query], embeddings[gallery], labels, labels, (k,), True)[k]
-        for query, gallery in pairs
-    }

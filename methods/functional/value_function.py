@@ -8,24 +8,19 @@ import torch
 from torch import Tensor
 
 
-def _product(axes: Sequence[Tensor]) -> Tensor:
+def tensor_grid(axes: Sequence[Tensor]) -> Tensor:
     """All points of a tensor grid, row-major: `[L, D]`."""
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(axes))
 
 
 def cell_centers(grid: Sequence[int]) -> Tensor:
-    """Cell centres (l + 1/2) / n of a token grid, row-major, float64: `[L, D]` (erratum E8)."""
-    return _product([(torch.arange(n, dtype=torch.float64) + 0.5) / n for n in grid])
+    """Cell centres (l + 1/2) / n of a token grid, row-major, float64: `[L, D]`."""
+    return tensor_grid([(torch.arange(n, dtype=torch.float64) + 0.5) / n for n in grid])
 
 
 def rbf_axes(rbf_grid: Sequence[int]) -> tuple[Tensor, ...]:
     """RBF centres `linspace(0, 1, n)` on each axis, float64."""
     return tuple(torch.linspace(0, 1, n, dtype=torch.float64) for n in rbf_grid)
-
-
-def rbf_centers(rbf_grid: Sequence[int]) -> Tensor:
-    """RBF centres of the tensor grid, row-major, float64: `[N, D]`."""
-    return _product(rbf_axes(rbf_grid))
 
 
 def _axis_basis(cells: int, rbfs: int, var: float, pad: bool) -> Tensor:
@@ -41,23 +36,19 @@ def ridge_operator(
 ) -> Tensor:
     """G = F^T (F F^T + ridge I)^-1, so that the value function of tokens H `[D, L]` has coefficients B = H G.
 
-    With padding the regression also sees zeros around the unit cube, so that the value function decays outside it.
+    With `pad` the regression also sees zeros around the unit cube (the side-2 cube at the same pitch), so that the
+    value function decays outside it; that needs an even number of cells on every axis.
 
     Args:
-        grid: cells per axis.
+        grid: Cells per axis.
         rbf_grid: RBFs per axis.
-        rbf_var: variance of every RBF, one for all axes or one per axis.
-        ridge: ridge penalty, positive.
-        pad: regress on the side-2 cube at the same pitch and keep the rows inside.
+        rbf_var: Variance of every RBF, one for all axes or one per axis.
+        ridge: Ridge penalty, positive.
+        pad: See above.
 
     Returns:
         `[L, N]` in float64.
-
-    Raises:
-        ValueError: padding with an odd number of cells on an axis, which cannot be split evenly.
     """
-    if len(grid) != len(rbf_grid):
-        raise ValueError(f"Expected `grid` and `rbf_grid` to have as many axes, but got {grid} and {rbf_grid}.")
     if pad and any(n % 2 for n in grid):
         raise ValueError(f"Expected an even number of cells per axis for padding, but got {tuple(grid)}.")
     var = rbf_var if isinstance(rbf_var, Sequence) else [rbf_var] * len(grid)
@@ -68,4 +59,4 @@ def ridge_operator(
     if not pad:
         return operator
     inside = [(torch.arange(2 * n) >= n // 2) & (torch.arange(2 * n) < n // 2 + n) for n in grid]
-    return operator[_product(inside).all(dim=-1)]
+    return operator[tensor_grid(inside).all(dim=-1)]

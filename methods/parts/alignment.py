@@ -13,8 +13,8 @@ from methods.functional.rows import no_autocast
 class Alignment(nn.Module):
     """Map each modality's encoding to aligned coordinates, the most correlated first.
 
-    The output is as wide as the input: beyond the fitted directions it is zero. Fitting never holds the data, gives the
-    same answer whatever the batch size, and merges over the ranks of a distributed run.
+    The output is as wide as the input: beyond the fitted directions it is zero. Fitting never holds the data and gives
+    the same answer whatever the batch size.
 
     Args:
         widths: Of each modality's encoding; narrower ones are padded with zeros to the widest.
@@ -46,7 +46,6 @@ class Alignment(nn.Module):
         for batch in stream:
             rows = batch.z[batch.present.all(dim=1)]  # a covariance needs both sides of a row
             moments.partial_fit(*(rows[:, m, :width] for m, width in enumerate(self.widths)))
-        moments.merge_ranks()
         ridge = moments.relative_ridge(self.ridge)
         cca = moments.finalize(min(components, moments.limit(ridge)), ridge)
         self.projection.zero_()

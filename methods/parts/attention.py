@@ -9,15 +9,33 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
+from datamodules.options import Count, Positive
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens
-from methods.functional.attention import Mixture, cell_centers, moments, rbf_axes, ridge_operator
+from methods.functional.attention import (
+    Mixture,
+    cell_centers,
+    gaussian_expectation,
+    grid_paraboloid_expectation,
+    mixture_expectation,
+    moments,
+    paraboloid_expectation,
+    rbf_axes,
+    ridge_operator,
+    tensor_grid,
+)
 from methods.functional.rows import no_autocast
+
+Query = Literal["others", "constant"]
+PerAxis = Annotated[int, Meta(ge=2)]
+Nodes = Annotated[int, Meta(ge=8)]
+Shape = Literal["gaussian", "paraboloid"]
 
 RIDGE = 0.01  # the thesis' setting
 MAX_RBFS = 10  # per axis, as in the thesis (N = 100)
@@ -38,7 +56,7 @@ class Attended(NamedTuple):
     weights: Tensor
     scores: Tensor | None = None
     mixture: Mixture | None = None
-    shape: Literal["gaussian", "paraboloid"] | None = None
+    shape: Shape | None = None
 
 
 class AttentionMethod(Method):
@@ -51,13 +69,12 @@ class AttentionMethod(Method):
     """
 
     family = "attention"
+    pools_apart = False
 
-    def __init__(self, task: Task, recipe: Recipe, *, heads: int, query: str, scored: bool = True) -> None:
+    def __init__(self, task: Task, recipe: Recipe, heads: int, query: Query, scored: bool) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        if heads < 1 or recipe.width % heads:
-            raise ValueError(f"Expected `heads` to be a divisor of the width {recipe.width}, but got {heads}")
-        if query not in ("others", "constant"):
-            raise ValueError(f"Expected `query` to be 'others' or 'constant', but got {query!r}")
+        if recipe.width % heads:
+            raise ValueError(f"{type(self).__name__}: `heads` must divide the width {recipe.width}, got {heads}")
         self.heads = heads
         width, attended = recipe.width, attended_names(task)
         # No biases: an absent modality is zero and must ask nothing; a key's bias does not move a softmax.
@@ -76,7 +93,7 @@ class AttentionMethod(Method):
 
     def attention(self, tokens: dict[str, Tokens], present: Tensor) -> dict[str, Attended]:
         """What every modality with several tokens looks at: pure, called by `pool`, drawn by `polymodal attend`."""
-        means = {name: _mean(t) for name, t in tokens.items()}
+        means = {name: t.mean() for name, t in tokens.items()}
         attended = {}
         for name, constant in self.constant.items():
             if name in tokens:
@@ -110,33 +127,52 @@ class AttentionMethod(Method):
         return self.norm(self.joint(z.flatten(1)))  # LayerNorm(W_y y + W_x x)
 
 
+class DiscreteMethod(AttentionMethod):
+    """Attention by probabilities of tokens; a subclass says how scores become probabilities (`normalise`).
+
+    Args:
+        heads: See `AttentionMethod`, and so is `query`.
+    """
+
+    checked = ({}, {"query": "constant", "heads": 2})
+
+    def __init__(self, task: Task, recipe: Recipe, *, heads: Count = 4, query: Query = "others") -> None:
+        super().__init__(task, recipe, heads, query, scored=True)
+
+    @abstractmethod
+    def normalise(self, scores: Tensor) -> Tensor:
+        """Scores to probabilities along the last axis; -inf gets none."""
+
+    def attend(self, name: str, tokens: Tokens, query: Tensor, mean: Tensor) -> Attended:
+        p = self.normalise(self.scores(name, tokens, query)).mean(dim=1)
+        return Attended(tokens.grid, p, p)
+
+
 class ContinuousMethod(AttentionMethod):
     """Attention by a density over the unit cube: c = E_p[V(t)], V a ridge regression of the tokens on RBFs.
 
     Args:
+        heads: See `AttentionMethod`, and so is `query`.
         setting: "combined" matches the density's moments to discrete scores; "direct" predicts mean and covariance.
-        rbfs: RBFs per axis; 0 for two more than cells, at most 10.
+        rbfs: RBFs per axis; None for two more than cells, at most 10.
         rbf_width: Standard deviation of an RBF in units of the RBFs' spacing (0.28 in the thesis: variance 0.001).
     """
+
+    shape: Shape  # of the density's components
+    checked = ({}, {"setting": "direct"})
 
     def __init__(
         self,
         task: Task,
         recipe: Recipe,
         *,
-        heads: int,
-        query: str,
-        setting: str,
-        rbfs: int,
-        rbf_width: float,
+        heads: Count = 4,
+        query: Query = "others",
+        setting: Literal["combined", "direct"] = "combined",
+        rbfs: PerAxis | None = None,
+        rbf_width: Positive = 0.5,
     ) -> None:
-        super().__init__(task, recipe, heads=heads, query=query, scored=setting == "combined")
-        if setting not in ("combined", "direct"):
-            raise ValueError(f"Expected `setting` to be 'combined' or 'direct', but got {setting!r}")
-        if rbfs < 0 or rbfs == 1:
-            raise ValueError(f"Expected `rbfs` to be 0 (automatic) or at least 2, but got {rbfs}")
-        if not rbf_width > 0:
-            raise ValueError(f"Expected `rbf_width` to be positive, but got {rbf_width}")
+        super().__init__(task, recipe, heads, query, scored=setting == "combined")
         self.rbfs, self.rbf_width = rbfs, rbf_width
         dims = {m.name: 2 if m.kind == "image" else 1 for m in task.modalities}
         direct = attended_names(task) if setting == "direct" else ()
@@ -156,16 +192,12 @@ class ContinuousMethod(AttentionMethod):
         rbfs = self.basis(tokens)
         with no_autocast(tokens.x):
             weights = self.expectation(mixture, rbfs) @ rbfs.operator.T.to(wide)
-        return Attended(tokens.grid, weights, scores, mixture, self.component_shape())
+        return Attended(tokens.grid, weights, scores, mixture, self.shape)
 
     def density(self, points: Tensor, scores: Tensor) -> Mixture:
         """The density that stands for discrete probabilities: one component with their moments."""
         mu, cov = moments(points, scores)
         return Mixture(torch.ones_like(mu[:, :1]), mu.unsqueeze(1), cov.unsqueeze(1))
-
-    @abstractmethod
-    def component_shape(self) -> Literal["gaussian", "paraboloid"]:
-        """The shape of the density's components."""
 
     @abstractmethod
     def expectation(self, mixture: Mixture, rbfs: "Rbfs") -> Tensor:
@@ -186,7 +218,7 @@ class Rbfs(NamedTuple):
     @property
     def centers(self) -> Tensor:
         """`[N, D]`."""
-        return torch.stack(torch.meshgrid(*self.axes, indexing="ij"), dim=-1).reshape(-1, len(self.axes))
+        return tensor_grid(self.axes)
 
     @property
     def covs(self) -> Tensor:
@@ -195,15 +227,30 @@ class Rbfs(NamedTuple):
         return torch.diag(diagonal).expand(self.operator.shape[1], -1, -1)
 
 
+def gaussian_mixture(mixture: Mixture, rbfs: Rbfs) -> Tensor:
+    """E_p of the RBFs under Gaussians."""
+    return mixture_expectation(mixture, lambda mu, cov: gaussian_expectation(mu, cov, rbfs.centers, rbfs.covs))
+
+
+def paraboloid_mixture(mixture: Mixture, rbfs: Rbfs, nodes: int) -> Tensor:
+    """E_p of the RBFs under truncated paraboloids: closed form in 1-D, chord rule with so many nodes in 2-D."""
+    if len(rbfs.axes) == 1:
+        return mixture_expectation(mixture, lambda mu, cov: paraboloid_expectation(mu, cov, rbfs.centers, rbfs.covs))
+    (axis_x, axis_y), (var_x, var_y) = rbfs.axes, rbfs.var
+    return mixture_expectation(
+        mixture, lambda mu, cov: grid_paraboloid_expectation(mu, cov, axis_x, axis_y, (var_x, var_y), nodes)
+    )
+
+
 @lru_cache(maxsize=64)
-def rbfs_of(grid: tuple[int, ...], rbfs: int, width: float, device: torch.device) -> Rbfs:
+def rbfs_of(grid: tuple[int, ...], rbfs: int | None, width: float, device: torch.device) -> Rbfs:
     """RBFs for a token grid, computed once in float64 and kept per device."""
     # Two more than cells: with the zero padding, as many as cells could not follow the tokens at the edge.
     count = tuple(rbfs or min(n + 2, MAX_RBFS) for n in grid)
     var = tuple((width / (n - 1)) ** 2 for n in count)
     # Planning builds methods under `torch.device("meta")`: what is cached must not become meta with it.
     with torch.device("cpu"):
-        # An odd grid cannot be padded symmetrically (specification, section 0) and goes without.
+        # An odd grid cannot be padded symmetrically and goes without.
         operator = ridge_operator(grid, count, var, RIDGE, pad=all(n % 2 == 0 for n in grid))
         axes = rbf_axes(count)
     return Rbfs(tuple(axis.to(device) for axis in axes), var, operator.to(device))
@@ -239,10 +286,3 @@ def _visible(tokens: Tokens) -> Tokens:
         return tokens
     mask = tokens.mask | ~tokens.mask.any(dim=1, keepdim=True)
     return Tokens(tokens.x * tokens.mask.unsqueeze(-1), tokens.grid, mask)
-
-
-def _mean(tokens: Tokens) -> Tensor:
-    if tokens.mask is None:
-        return tokens.x.mean(dim=1)
-    mask = tokens.mask.unsqueeze(-1).to(tokens.x.dtype)
-    return (tokens.x * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from datamodules.options import Natural, NonNegative
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, Tokens
 from methods.parts.codes import Codes, report
@@ -27,8 +28,6 @@ class Coordination(Method):
     """
 
     def __init__(self, task: Task, recipe: Recipe, components: int, encoders: nn.Module | None = None) -> None:
-        if components < 1:
-            raise ValueError(f"{type(self).__name__}: `components` must be an integer >= 0, got {components!r}")
         fused_dim = len(task.modalities) * components if task.goal.labelled else None
         super().__init__(task, recipe, fused_dim, encoders)
         self.components = components
@@ -75,14 +74,20 @@ class Pairwise(Coordination):
     all pairs, each over the rows that have both.
 
     Args:
-        components: Width of a code; 0 means the recipe's width.
         supervised: Train on task and coordination together.
         weight: Of the coordination loss, beside the task loss.
+        components: Width of a code; 0 means the recipe's width.
     """
 
-    def __init__(self, task: Task, recipe: Recipe, components: int, supervised: bool, weight: float) -> None:
-        if not weight >= 0:
-            raise ValueError(f"{type(self).__name__}: `weight` must be >= 0, got {weight!r}")
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        *,
+        supervised: bool = True,
+        weight: NonNegative = 0.1,
+        components: Natural = 0,
+    ) -> None:
         super().__init__(task, recipe, components or recipe.width)
         self.supervised = supervised
         self.weight = weight
@@ -103,7 +108,6 @@ class Pairwise(Coordination):
         for i, j in combinations(range(codes.shape[1]), 2):
             rows = present[:, i] & present[:, j]
             losses.append(self.pair_loss(codes[rows, i], codes[rows, j], batch, rows))
-        # The sum over i < j with weight 2 / (M (M - 1)).
         return {"coordination": self.weight * torch.stack(losses).mean()}
 
     def learned(self) -> tuple[nn.Module | nn.Parameter, ...]:

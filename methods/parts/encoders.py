@@ -28,6 +28,13 @@ class Tokens(NamedTuple):
     grid: tuple[int, ...]
     mask: Tensor | None = None
 
+    def mean(self) -> Tensor:
+        """[B, D], over the tokens that are not padding."""
+        if self.mask is None:
+            return self.x[:, 0] if self.x.shape[1] == 1 else self.x.mean(dim=1)
+        mask = self.mask.unsqueeze(-1).to(self.x.dtype)
+        return (self.x * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1)
+
 
 def _keep_signal(layers: nn.Sequential) -> None:
     """Draw convolutions so that ReLUs keep the variance of their input.
@@ -85,7 +92,7 @@ class Conv2d(nn.Module):
         layers: list[nn.Module] = []
         for i, stride in enumerate(strides):
             out = width if i == len(strides) - 1 else max(8, width >> (len(strides) - 1 - i))
-            # Continuous attention regresses on a grid with even sides (spec: padding), so 14 becomes 8, not 7.
+            # Continuous attention regresses on a grid with even sides, so 14 becomes 8, not 7.
             padding = (_padding(height, stride), _padding(breadth, stride))
             height, breadth = _convolved(height, stride, padding[0]), _convolved(breadth, stride, padding[1])
             layers += [nn.Conv2d(channels, out, 3, stride=stride, padding=padding), nn.ReLU()]

@@ -1,13 +1,15 @@
 """The module EMMA inserts: one autoencoder per modality, and the attention that follows from their potentials."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import combinations, permutations
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from methods.base import Encoded
 from methods.functional import energy
 
 # Features that never vary on clean data carry no scale; dividing by their rounding noise would drown every other one.
@@ -21,6 +23,12 @@ class DenoisingAutoencoder(nn.Module):
     """Tied-weight denoising autoencoder of one modality; its potential is low where clean features are dense.
 
     Potentials are computed in float64 whatever the features are: they are small differences of large sums.
+
+    Args:
+        dim: Number of features ``D``.
+        hidden: Number of hidden units ``H``.
+        sigma: Standard deviation of the training noise, in units of the features' own.
+        spread: Initial row norm of the weights; large enough to break symmetry, small enough not to saturate.
     """
 
     mean: Tensor
@@ -29,14 +37,6 @@ class DenoisingAutoencoder(nn.Module):
     v_scale: Tensor
 
     def __init__(self, dim: int, hidden: int, sigma: float = 0.3, spread: float = 0.5) -> None:
-        """Build the autoencoder for standardised features.
-
-        Args:
-            dim: Number of features ``D``.
-            hidden: Number of hidden units ``H``.
-            sigma: Standard deviation of the training noise, in units of the features' own.
-            spread: Initial row norm of the weights; large enough to break symmetry, small enough not to saturate.
-        """
         super().__init__()
         self.sigma = sigma
         self.weight = nn.Parameter(torch.randn(hidden, dim) * spread / math.sqrt(dim))
@@ -50,8 +50,8 @@ class DenoisingAutoencoder(nn.Module):
         self.register_buffer("v_scale", torch.ones(()))
 
     def standardize(self, m: Tensor) -> Tensor:
-        """Clean-feature z-scores ``[B, D]`` of ``m [B, ...]``; axes beyond the batch are flattened."""
-        return (m.flatten(1) - self.mean) / self.std
+        """Clean-feature z-scores of ``m [B, D]``."""
+        return (m - self.mean) / self.std
 
     def denoising_loss(self, m: Tensor, noise: Tensor) -> Tensor:
         """Squared error ``[B]`` of reconstructing ``m`` from ``m + sigma * noise`` (both standardised)."""
@@ -94,16 +94,29 @@ class Attended(NamedTuple):
 
 
 class EnergyAttention(nn.Module):
-    """Potentials, their composition and the attention they yield, for M >= 2 modalities of any dimension.
+    """Potentials, their composition and the attention they yield, for M >= 2 modalities of one width.
 
     Row b of every output depends on row b of the inputs only.
+
+    Args:
+        count: Number of modalities M.
+        width: Of their encodings, D.
+        hidden: Hidden units of every autoencoder; by default the width.
+        sigma: Training noise of the autoencoders, in standard deviations.
+        tau: Coldness of the importance softmax. Fixed: the scale of ``w`` already plays its part.
+        coupling: ``symmetric`` exponents as in the summary, or ``signed``: asymmetric, with weights in [-1, 1] (the
+            thesis).
+        bias: ``safe`` keeps ``b_a < G / M``, so that the most important mode is never masked; ``free`` only
+            ``b_a >= 0``.
+        shift: Send a masked mode to its clean mean instead of zero.
     """
 
     pairs: Tensor
 
     def __init__(
         self,
-        dims: Sequence[int],
+        count: int,
+        width: int,
         *,
         hidden: int | None = None,
         sigma: float = 0.3,
@@ -112,27 +125,13 @@ class EnergyAttention(nn.Module):
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
     ) -> None:
-        """Build one autoencoder per modality and the shared composition and attention parameters.
-
-        Args:
-            dims: Number of features of each modality (flattened).
-            hidden: Hidden units of every autoencoder; by default the modality's own dimension.
-            sigma: Training noise of the autoencoders, in standard deviations.
-            tau: Coldness of the importance softmax. Fixed: the scale of ``w`` already plays its part.
-            coupling: ``symmetric`` exponents as in the summary, or ``signed``: asymmetric, with weights in [-1, 1]
-                (the thesis).
-            bias: ``safe`` keeps ``b_a < G / M``, so that the most important mode is never masked; ``free`` only
-                ``b_a >= 0``.
-            shift: Send a masked mode to its clean mean instead of zero.
-        """
         super().__init__()
-        count = len(dims)
         self.tau, self.coupling, self.bias_kind, self.shift = tau, coupling, bias, shift
-        self.daes = nn.ModuleList(DenoisingAutoencoder(d, hidden or d, sigma) for d in dims)
+        self.daes = nn.ModuleList(DenoisingAutoencoder(width, hidden or width, sigma) for _ in range(count))
         self.raw_w = nn.Parameter(torch.full((count,), _inverse_softplus(1.0)))
         self.raw_b = nn.Parameter(torch.full((count,), _inverse_softplus(0.01)))
-        pairs = torch.combinations(torch.arange(count)) if coupling == "symmetric" else _ordered_pairs(count)
-        self.register_buffer("pairs", pairs, persistent=False)
+        pairs = list((combinations if coupling == "symmetric" else permutations)(range(count), 2))
+        self.register_buffer("pairs", torch.tensor(pairs), persistent=False)
         self.raw_gamma = nn.Parameter(torch.zeros(len(pairs)))
         self.raw_sign = nn.Parameter(torch.full((len(pairs),), 2.0)) if coupling == "signed" else None
         # beta = 0.9 for a mode of average importance: inserting EMMA hardly changes a trained decoder's clean input.
@@ -175,28 +174,23 @@ class EnergyAttention(nn.Module):
         matrix = torch.eye(len(self.daes), dtype=values.dtype, device=values.device).index_put((rows, columns), values)
         return matrix.index_put((columns, rows), values) if self.coupling == "symmetric" else matrix
 
-    def autoencoder(self, i: int) -> DenoisingAutoencoder:
-        """The autoencoder of modality ``i``."""
-        dae = self.daes[i]
-        assert isinstance(dae, DenoisingAutoencoder)
-        return dae
+    @property
+    def autoencoders(self) -> list[DenoisingAutoencoder]:
+        """One per modality."""
+        return [dae for dae in self.daes if isinstance(dae, DenoisingAutoencoder)]
 
     def learned(self) -> tuple[nn.Parameter, ...]:
         """What the attention stage learns: everything but the autoencoders."""
         return tuple(p for name, p in self.named_parameters() if not name.startswith("daes."))
 
-    def attend(self, feats: Sequence[Tensor], present: Tensor | None = None) -> Attended:
-        """Potentials, energies and attention of a batch of features.
+    def attend(self, z: Tensor, present: Tensor) -> Attended:
+        """Potentials, energies and attention of encodings ``[B, M, D]``.
 
-        Args:
-            feats: M tensors ``[B, ...]``. They are detached: encoders must not learn to lower V by gaming it.
-            present: ``[B, M]`` bool, or None when every modality is there.
-
-        Returns:
-            The intermediate quantities; ``beta`` has the dtype of the features, the others are float64.
+        They are detached: encoders must not learn to lower V by gaming it. ``beta`` has their dtype, what else is
+        returned is float64.
         """
-        daes = [self.autoencoder(i) for i in range(len(self.daes))]
-        V = torch.stack([dae.potential(m.detach()) for dae, m in zip(daes, feats, strict=True)], -1)
+        daes = self.autoencoders
+        V = torch.stack([dae.potential(m.detach()) for dae, m in zip(daes, z.unbind(1), strict=True)], -1)
         scale = torch.stack([dae.v_scale for dae in daes]).to(V.dtype)
         V_min = torch.stack([dae.V_min for dae in daes]).to(V.dtype)
         _, phi, E_partial, E = energy.compose(V / scale, V_min / scale, self.w, self.b, self.gamma, present)
@@ -206,76 +200,62 @@ class EnergyAttention(nn.Module):
         log_alpha = energy.importance(E, self.tau, present)
         alpha = log_alpha.exp()
         beta = energy.attention(alpha, self.gain, self.bias)
-        return Attended(V, phi, E, E.sum(-1), log_alpha, alpha, beta.to(feats[0].dtype))
+        return Attended(V, phi, E, E.sum(-1), log_alpha, alpha, beta.to(z.dtype))
 
-    def forward(self, feats: Sequence[Tensor], present: Tensor | None = None) -> tuple[list[Tensor], Attended]:
-        """Scale each modality by its attention; returns the scaled features and how they came about."""
-        info = self.attend(feats, present)
-        scaled = []
-        for i, m in enumerate(feats):
-            beta = info.beta[:, i].reshape(-1, *(1,) * (m.ndim - 1))
-            rest = self.autoencoder(i).mean.reshape(m.shape[1:]) if self.shift else 0.0
-            out = rest + beta * (m - rest)  # Eq. 2
-            scaled.append(out if present is None else torch.where(present[:, i].reshape(beta.shape), out, 0.0))
-        return scaled, info
+    def forward(self, z: Tensor, present: Tensor) -> Tensor:
+        """Encodings ``[B, M, D]``, each scaled by its attention."""
+        beta = self.attend(z, present).beta.unsqueeze(-1)
+        rest = torch.stack([dae.mean for dae in self.autoencoders]) if self.shift else 0.0
+        return torch.where(present.unsqueeze(-1), rest + beta * (z - rest), 0.0)  # Eq. 2
 
-    def regularizer(self, log_alpha: Tensor, eta: Tensor, present: Tensor | None = None) -> Tensor:
+    def regularizer(self, log_alpha: Tensor, eta: Tensor, present: Tensor) -> Tensor:
         """Omega averaged over the batch; it is to be maximised.
 
         Args:
             log_alpha: Log-importances ``[B, M]``.
             eta: +1 on normal modes, -1 on corrupted ones, 0 on all modes of a clean row.
-            present: ``[B, M]`` bool or None.
+            present: ``[B, M]`` bool.
         """
         # Only the abnormal modes are floored: a normal one must always be able to come back.
         bounded = torch.where(eta < 0, log_alpha.clamp_min(LOG_ALPHA_FLOOR), log_alpha)
         return energy.omega(bounded, eta, present).mean()
 
-    def capacity(self, relu: bool = True) -> Tensor:
+    def capacity(self) -> Tensor:
         """Area under the attention curve, the share of attention that can be given at all."""
-        return energy.capacity(self.gain, self.bias, relu)
+        return energy.capacity(self.gain, self.bias)
 
     @torch.no_grad()
-    def standardize(self, stream: Iterable[tuple[Sequence[Tensor], Tensor | None]]) -> None:
-        """Set the feature means and standard deviations from clean training features, before the autoencoders learn."""
-        for i, m in enumerate(_gather(stream, len(self.daes), lambda i, m: m.flatten(1).double())):
-            dae = self.autoencoder(i)
+    def standardize(self, train: Iterable[Encoded]) -> None:
+        """Set the means and standard deviations of clean training encodings, before the autoencoders learn."""
+        for dae, m in zip(self.autoencoders, self._measure(train, lambda _, m: m.double()), strict=True):
             std = m.std(0, correction=0)
             dae.mean.copy_(m.mean(0))
             dae.std.copy_(torch.where(std > MIN_STD, std, 1.0))
 
     @torch.no_grad()
-    def calibrate(self, stream: Iterable[tuple[Sequence[Tensor], Tensor | None]], quantile: float = 0.0) -> None:
-        """Set ``V_min`` and the scale of V from clean training features, after the autoencoders have learned.
+    def calibrate(self, train: Iterable[Encoded], quantile: float = 0.0) -> None:
+        """Set ``V_min`` and the scale of V from clean training encodings, after the autoencoders have learned.
 
-        Args:
-            stream: Pairs of M feature tensors and their presence.
-            quantile: 0 takes the smallest clean potential; a little more ignores outliers.
+        A ``quantile`` of 0 takes the smallest clean potential; a little more ignores outliers.
         """
-        for i, V in enumerate(_gather(stream, len(self.daes), lambda i, m: self.autoencoder(i).potential(m))):
-            dae, ordered = self.autoencoder(i), V.sort().values
+        for dae, V in zip(self.autoencoders, self._measure(train, DenoisingAutoencoder.potential), strict=True):
+            ordered = V.sort().values
             dae.V_min.copy_(ordered[int(quantile * (len(ordered) - 1))])
             dae.v_scale.copy_(V.std(correction=0).clamp_min(MIN_STD))
 
-
-def _gather(
-    stream: Iterable[tuple[Sequence[Tensor], Tensor | None]], count: int, of: Callable[[int, Tensor], Tensor]
-) -> list[Tensor]:
-    """Concatenate ``of(i, rows of modality i)`` over a stream, leaving out the rows where the modality is absent."""
-    parts: list[list[Tensor]] = [[] for _ in range(count)]
-    for feats, present in stream:
-        for i, m in enumerate(feats):
-            parts[i].append(of(i, m if present is None else m[present[:, i]]))
-    joined = [torch.cat(part) if part else torch.empty(0) for part in parts]
-    for i, rows in enumerate(joined):
-        if len(rows) < 2:
-            raise ValueError(f"Expected at least two training rows with modality {i} present, but got {len(rows)}")
-    return joined
-
-
-def _ordered_pairs(count: int) -> Tensor:
-    pairs = torch.cartesian_prod(torch.arange(count), torch.arange(count))
-    return pairs[pairs[:, 0] != pairs[:, 1]]
+    def _measure(
+        self, train: Iterable[Encoded], of: Callable[[DenoisingAutoencoder, Tensor], Tensor]
+    ) -> Iterable[Tensor]:
+        """Per modality, ``of(its autoencoder, the rows that have it)`` over the whole stream."""
+        parts: list[list[Tensor]] = [[] for _ in self.daes]
+        for batch in train:
+            for i, dae in enumerate(self.autoencoders):
+                parts[i].append(of(dae, batch.z[batch.present[:, i], i]))
+        for i, part in enumerate(parts):
+            rows = sum(map(len, part))
+            if rows < 2:
+                raise ValueError(f"Expected at least two training rows with modality {i} present, but got {rows}")
+            yield torch.cat(part)
 
 
 def _inverse_softplus(y: float) -> float:

@@ -67,7 +67,8 @@ def potentials() -> Tensor:
 
 def importances() -> Tensor:
     torch.manual_seed(0)
-    return EnergyAttention([6, 6]).attend([rows(6, 1), rows(6, 2)]).log_alpha
+    z = torch.stack([rows(6, 1), rows(6, 2)], dim=1)
+    return EnergyAttention(2, 6).attend(z, torch.ones(z.shape[:2], dtype=torch.bool)).log_alpha
 
 
 def integrals(expectation: Callable[..., Tensor]) -> Tensor:

@@ -15,11 +15,11 @@ from pytorch_metric_learning.losses import (
     ProxyNCALoss,
     SoftTripleLoss,
 )
-from pytorch_metric_learning.regularizers import RegularFaceRegularizer
+from pytorch_metric_learning.regularizers import BaseRegularizer, RegularFaceRegularizer
 from torch import Tensor
 
 from methods.functional import centers
-from methods.parts.center_regularizers import FarthestRegularizer, R1Regularizer, center_regularizer
+from methods.parts.center_regularizers import FarthestRegularizer, R1Regularizer, Regularizer
 
 VECTORS = json.loads((Path(__file__).parents[1] / "references" / "skewed_mean.json").read_text())["vectors"]
 W4 = torch.tensor([[1.0, 0.2, -0.3], [0.4, -1.0, 0.5], [-0.6, 0.7, 0.9], [0.1, 0.3, -1.2]], dtype=torch.float64)
@@ -306,28 +306,6 @@ def test_row_blocks_equal_the_full_matrix(name, monkeypatch):
     assert torch.allclose(gradient(OBJECTIVES[name], W), slope, atol=1e-12)
 
 
-LABELLED = {
-    "r1": lambda W, y: centers.r1(W, 16.0, labels=y),
-    "r2": lambda W, y: centers.r2(W, 16.0, y),
-    "mhe": lambda W, y: centers.mhe(W, 1.0, y),
-    "mhe 0": lambda W, y: centers.mhe(W, 0.0, y),
-    "uniformface": centers.uniformface,
-    "regularface": centers.regularface,
-}
-
-
-@pytest.mark.parametrize("name", LABELLED)
-def test_pairs_of_one_class_are_left_out(name):
-    W, y = random_centers(6, 4), torch.tensor([0, 0, 1, 1, 2, 2])
-    assert LABELLED[name](W, torch.arange(6)).item() == pytest.approx(LABELLED[name](W, None).item())
-    # Doubling every centre inside its class repeats every pair of the single-centre problem.
-    doubled = W[::2].repeat_interleave(2, 0)
-    assert LABELLED[name](doubled, y).item() == pytest.approx(LABELLED[name](W[::2], None).item())
-    assert LABELLED[name](doubled, y).item() != pytest.approx(LABELLED[name](doubled, None).item())
-    with pytest.raises(ValueError, match="two classes"):
-        centers.r1(W, 16.0, labels=torch.zeros(6))
-
-
 # --- optimisation --------------------------------------------------------------------------------------------------
 
 OPTIMA = {
@@ -456,12 +434,17 @@ LOSSES = {
 }
 
 
+def made(kind: str) -> BaseRegularizer:
+    built = Regularizer(kind, {"allow_collapse": True} if kind == "farthest" else {}).build()
+    assert built is not None
+    return built
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kind", ["r1", "r2", "mhe", "uniformface", "regularface", "farthest"])
 def test_adds_to_the_librarys_losses(loss, kind):
     x, y = random_centers(20, 6), torch.arange(20) % 5
-    regularizer = center_regularizer(kind, allow_collapse=True)
-    assert regularizer is not None
+    regularizer = made(kind)
     torch.manual_seed(0)
     plain = LOSSES[loss]()
     torch.manual_seed(0)
@@ -483,21 +466,23 @@ def test_values_of_the_named_regularisers():
         "farthest": -centers.power_mean_distance(W, 4.0),
     }
     for kind, value in expected.items():
-        got = center_regularizer(kind, allow_collapse=True)  # pyright: ignore[reportArgumentType]
-        assert got is not None
-        assert got(W).item() == pytest.approx(value.item(), abs=1e-12), kind
-    assert center_regularizer("none") is None
+        assert made(kind)(W).item() == pytest.approx(value.item(), abs=1e-12), kind
+    assert Regularizer("none").build() is None
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="allow_collapse"):
         FarthestRegularizer()
     with pytest.raises(ValueError, match="allow_collapse"):
-        center_regularizer("farthest")
-    with pytest.raises(ValueError, match="`kind`"):
-        center_regularizer("nearest")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="`gamma`"):
-        R1Regularizer(gamma=-4.0)
+        Regularizer("farthest").build()
+    with pytest.raises(ValueError, match=r"no regulariser named 'mhx'\. Did you mean 'mhe'"):
+        Regularizer("mhx").build()
+    with pytest.raises(ValueError, match="r2: no option `gamma`"):
+        Regularizer("r2", {"gamma": 4.0}).build()
+    with pytest.raises(ValueError, match=r"`gamma` must be a number > 0, got -4\.0"):
+        Regularizer("r1", {"gamma": -4.0}).build()
+    with pytest.raises(ValueError, match="`regularizer` must be a name or"):
+        Regularizer.from_option("regularizer", 3)
     with pytest.raises(ValueError, match="`sample`"):
         R1Regularizer(form="softplus", sample=4)
 

@@ -1,9 +1,11 @@
-"""Channel exchange: the identities of spec section 3."""
+"""Channel exchange: the identities of `swap`, which trains, and of the public `exchange_channels` around it."""
+
+from itertools import product
 
 import pytest
 import torch
 
-from methods.functional.exchange import exchange_channels, exchange_penalty, exchanged
+from methods.functional.exchange import channel_groups, exchange_channels, exchange_penalty, exchanged, swap
 
 
 def maps(m: int) -> list[torch.Tensor]:
@@ -48,6 +50,17 @@ def test_exchanged_channels_get_no_task_gradient() -> None:
     assert exchanged(gamma, 0.1).tolist() == [[False, True, False], [True, False, False]]
 
 
+def test_swap_takes_only_from_those_present() -> None:
+    x = torch.randn(3, 8, 2, 1, 1)
+    there = torch.tensor(list(product([True, False], repeat=3))).T
+    out = swap(x, torch.tensor([[True, False]] * 3), there)
+    assert torch.equal(out[:, :, 1], x[:, :, 1])
+    for m, b in product(range(3), range(8)):
+        others = [x[j, b, 0] for j in range(3) if j != m and there[j, b]]
+        expected = torch.stack(others).mean(dim=0) if others else x[m, b, 0]
+        assert torch.allclose(out[m, b, 0], expected, atol=1e-6)
+
+
 def test_penalty_groups_are_disjoint_and_cover_all_channels() -> None:
     for modalities, channels in ((2, 6), (3, 7), (4, 10)):
         hits = torch.zeros(modalities, channels)
@@ -57,6 +70,7 @@ def test_penalty_groups_are_disjoint_and_cover_all_channels() -> None:
                 unit[m, c] = -1.0
                 hits[m, c] = exchange_penalty(unit)
         assert torch.equal(hits.sum(dim=0), torch.ones(channels))
+        assert torch.equal(hits.bool(), channel_groups(modalities, channels))
 
 
 def test_one_modality_has_nobody_to_exchange_with() -> None:

@@ -11,7 +11,6 @@ from methods.functional.information import (
     dv_bound,
     entropies,
     infonce_bound,
-    near_cap,
     nwj_bound,
     pid,
 )
@@ -100,5 +99,5 @@ def test_bounds_on_a_gaussian() -> None:
 
 def test_infonce_never_exceeds_its_cap() -> None:
     f = 1e3 * torch.eye(32, dtype=torch.float64)
-    assert float(infonce_bound(f)) <= math.log(32) + 1e-12 and near_cap(infonce_bound(f), 32)
-    assert not near_cap(infonce_bound(torch.zeros(32, 32)), 32)
+    assert float(infonce_bound(f)) <= math.log(32) + 1e-12
+    assert float(infonce_bound(torch.zeros(32, 32))) == pytest.approx(0, abs=1e-6)

@@ -10,13 +10,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 from torch import Tensor
 
-from datamodules.targets.ranking import first_positive_rank
-from methods.functional.retrieval import (
-    recall_at_k,
-    recall_between,
-    recall_hits,
-    without_positive,
-)
+from methods.functional.retrieval import first_positive_rank, recall_at_k, without_positive
 
 
 def rows(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -45,9 +39,6 @@ def test_against_a_loop(exclude_self):
     for k, value in got.items():
         hits = loop(queries, x, query_labels, y, k, exclude_self)
         assert value == pytest.approx(sum(map(bool, hits)) / len(hits))
-    assert recall_hits(queries, x, query_labels, y, exclude_self).tolist() == loop(
-        queries, x, query_labels, y, 1, exclude_self
-    )
     assert 0 < got[1] < got[8] < 1.0001
 
 
@@ -67,8 +58,8 @@ def test_chunks_do_not_change_ranks(chunk):
 def test_self_is_excluded_by_index_and_duplicates_stay():
     x = torch.tensor([[1.0, 0], [1, 0], [0, 1], [0.1, 1]])
     y = torch.tensor([0, 0, 1, 2])
-    assert recall_hits(x, x, y, y, True).tolist() == [True, True, False, False]  # the duplicate answers
-    assert recall_hits(x, x, y, y, False).tolist() == [True] * 4  # every row finds itself
+    assert first_positive_rank(x, x, y, y, True).tolist() == [0, 0, -1, -1]  # the duplicate answers
+    assert first_positive_rank(x, x, y, y, False).tolist() == [0] * 4  # every row finds itself
 
 
 def test_queries_without_a_positive_are_dropped_and_counted():
@@ -89,25 +80,15 @@ def test_ties_and_not_a_number_count_against_the_query():
 
 def test_only_direction_matters():
     x, y = rows(40)
-    assert recall_hits(x * torch.arange(1, 41)[:, None], x, y, y, True).equal(recall_hits(x, x, y, y, True))
-
-
-def test_between_views_excludes_the_counterpart():
-    a, y = rows(40)
-    b, _ = rows(40, seed=2)
-    got = recall_between({"a": a, "b": b, "fused": a + b}, y, [("a", "b"), ("b", "a"), ("a", "fused")])
-    hits = loop(a, b, y, y, 1, True)
-    assert got["a->b"] == pytest.approx(sum(map(bool, hits)) / 40)
-    assert set(got) == {"a->b", "b->a", "a->fused"}
+    longer = x * torch.arange(1, 41)[:, None]
+    assert first_positive_rank(longer, x, y, y, True).equal(first_positive_rank(x, x, y, y, True))
 
 
 def test_errors():
     x, y = rows(4)
-    with pytest.raises(ValueError, match="one width"):
-        recall_hits(x, x[:, :2], y, y, True)
     with pytest.raises(ValueError, match="one label per row"):
-        recall_hits(x, x, y[:2], y, True)
+        first_positive_rank(x, x, y[:2], y, True)
     with pytest.raises(ValueError, match="exclude_self"):
-        recall_hits(x[:2], x, y[:2], y, True)
+        first_positive_rank(x[:2], x, y[:2], y, True)
     with pytest.raises(ValueError, match="`ks`"):
         recall_at_k(x, x, y, y, (0,), True)

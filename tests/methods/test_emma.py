@@ -14,36 +14,42 @@ from datamodules.corruptions import corrupt, corruption_key
 from datamodules.digit_halves import DigitHalves
 from datamodules.pulsars import Pulsars
 from datamodules.spec import Batch, Modality, Task
-from methods import Base, Method, Recipe, methods
+from methods import Base, Encoded, Method, Recipe, methods
 from methods.emma import Emma, corruption_labels
 from methods.parts.augmentation import SEVERITIES, augment, decoder
 from methods.parts.energy_attention import DenoisingAutoencoder, EnergyAttention
+from tests.methods import conftest
 
-DIMS = (3, 5, 4)
+COUNT, DIM = 3, 4
 RECIPE = Recipe(width=8, epochs=1, batch_size=128)
 
 
-def features(rows: int = 6, dims: tuple[int, ...] = DIMS, seed: int = 0) -> list[Tensor]:
+def features(rows: int = 6, seed: int = 0, count: int = COUNT) -> tuple[Tensor, Tensor]:
+    """Encodings `[B, M, D]`, all present."""
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(rows, d, generator=generator) for d in dims]
+    return torch.randn(rows, count, DIM, generator=generator), torch.ones(rows, count, dtype=torch.bool)
 
 
-def attention(dims: tuple[int, ...] = DIMS, **options: object) -> EnergyAttention:
+def encoded(z: Tensor, present: Tensor) -> list[Encoded]:
+    return [Encoded(z, present, torch.zeros(len(z)))]
+
+
+def attention(**options: object) -> EnergyAttention:
     """One with parameters away from their symmetric start."""
     torch.manual_seed(0)
-    module = EnergyAttention(dims, **options)  # pyright: ignore[reportArgumentType]
+    module = EnergyAttention(COUNT, DIM, **options)  # pyright: ignore[reportArgumentType]
     with torch.no_grad():
         for parameter in module.learned():
             parameter.add_(0.5 * torch.randn_like(parameter))
-    module.standardize([(features(200, dims, 1), None)])
-    module.calibrate([(features(200, dims, 1), None)])
+    module.standardize(encoded(*features(200, 1)))
+    module.calibrate(encoded(*features(200, 1)))
     return module
 
 
 def without(module: EnergyAttention, absent: int) -> EnergyAttention:
     """The same attention for all modalities but one."""
     keep = [k for k in range(len(module.daes)) if k != absent]
-    small = EnergyAttention([DIMS[k] for k in keep], tau=module.tau, bias="free")
+    small = EnergyAttention(len(keep), DIM, tau=module.tau, bias="free")
     small.daes = torch.nn.ModuleList(module.daes[k] for k in keep)
     with torch.no_grad():
         small.raw_w.copy_(module.raw_w[keep])
@@ -58,47 +64,46 @@ def without(module: EnergyAttention, absent: int) -> EnergyAttention:
 
 
 def test_rows_are_independent() -> None:
-    module, feats = attention(), features()
-    out, info = module(feats)
-    for b in range(len(feats[0])):
-        alone, single = module([m[b : b + 1] for m in feats])
-        for together, apart in zip((*out, *info), (*alone, *single), strict=True):
-            torch.testing.assert_close(together[b : b + 1], apart)
-    crowd, _ = module([torch.cat([m, 50 * m]) for m in feats])
-    for a, b in zip(out, crowd, strict=True):
-        torch.testing.assert_close(a, b[: len(a)])
+    module, (z, present) = attention(), features()
+    out, info = module(z, present), module.attend(z, present)
+    for b in range(len(z)):
+        row = slice(b, b + 1)
+        torch.testing.assert_close(module(z[row], present[row]), out[row])
+        for together, apart in zip(info, module.attend(z[row], present[row]), strict=True):
+            torch.testing.assert_close(together[row], apart)
+    crowd = module(torch.cat([z, 50 * z]), torch.cat([present, present]))
+    torch.testing.assert_close(crowd[: len(z)], out)
 
 
 def test_potentials_are_float64_and_survive_autocast() -> None:
-    module, feats = attention(), features()
-    plain = module.attend(feats)
+    module, (z, present) = attention(), features()
+    plain = module.attend(z, present)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = module.attend(feats)
+        cast = module.attend(z, present)
     assert plain.V.dtype == torch.float64
     torch.testing.assert_close(cast.V, plain.V, rtol=0, atol=0)
     torch.testing.assert_close(cast.log_alpha, plain.log_alpha, rtol=0, atol=0)
 
 
 def test_finite_for_huge_features_and_a_cold_softmax() -> None:
-    module = attention(tau=20.0)
-    feats = [(1e3 * m).requires_grad_() for m in features()]
-    out, info = module(feats)
-    omega = module.regularizer(info.log_alpha, torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64))
-    (sum(x.sum() for x in out) + omega).backward()
-    assert torch.isfinite(info.log_alpha).all()
-    for tensor in (*module.learned(), *feats):
+    module, (z, present) = attention(tau=20.0), features()
+    z = (1e3 * z).requires_grad_()
+    log_alpha = module.attend(z, present).log_alpha
+    omega = module.regularizer(log_alpha, torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64), present)
+    (module(z, present).sum() + omega).backward()
+    assert torch.isfinite(log_alpha).all()
+    for tensor in (*module.learned(), z):
         assert tensor.grad is not None
         assert torch.isfinite(tensor.grad).all()
 
 
 @pytest.mark.parametrize("coupling", ["symmetric", "signed"])
 def test_constraints_hold_after_any_optimiser_step(coupling: str) -> None:
-    module = attention(coupling=coupling)
+    module, (z, present) = attention(coupling=coupling), features()
     optimizer = torch.optim.SGD(module.learned(), lr=1e3)
     for _ in range(5):
         optimizer.zero_grad()
-        out, info = module(features())
-        (sum(x.square().sum() for x in out) - info.log_alpha[:, 0].sum()).backward()
+        (module(z, present).square().sum() - module.attend(z, present).log_alpha[:, 0].sum()).backward()
         optimizer.step()
         gamma = module.gamma
         assert (module.w >= 0).all()
@@ -112,10 +117,9 @@ def test_constraints_hold_after_any_optimiser_step(coupling: str) -> None:
 
 
 def test_permuting_modalities_permutes_the_output() -> None:
-    module, feats = attention(), features()
-    out, info = module(feats)
+    module, (z, present) = attention(), features()
     order = [2, 0, 1]
-    other = EnergyAttention([DIMS[k] for k in order])
+    other = EnergyAttention(COUNT, DIM)
     other.daes = torch.nn.ModuleList(module.daes[k] for k in order)
     with torch.no_grad():
         for name in ("raw_w", "raw_b"):
@@ -124,115 +128,104 @@ def test_permuting_modalities_permutes_the_output() -> None:
         other.raw_gamma.copy_(torch.stack([gamma[i, j] for i, j in other.pairs.tolist()]).logit())
         other.raw_gain.copy_(module.raw_gain)
         other.raw_bias.copy_(module.raw_bias)
-    permuted, permuted_info = other([feats[k] for k in order])
-    torch.testing.assert_close(permuted_info.beta, info.beta[:, order])
-    for k, got in zip(order, permuted, strict=True):
-        torch.testing.assert_close(got, out[k])
+    torch.testing.assert_close(other(z[:, order], present), module(z, present)[:, order])
 
 
 @pytest.mark.parametrize("absent", range(3))
 def test_absent_modality_equals_an_attention_without_it(absent: int) -> None:
-    module, feats = attention(tau=0.1), features()
-    present = torch.ones(6, 3, dtype=torch.bool)
+    module, (z, present) = attention(tau=0.1), features()
     present[:, absent] = False
-    feats[absent] = torch.zeros_like(feats[absent])
-    out, info = module(feats, present)
+    z[:, absent] = 0
+    out, info = module(z, present), module.attend(z, present)
     keep = [k for k in range(3) if k != absent]
-    expected, small = without(module, absent)([feats[k] for k in keep])
+    rest, alone = z[:, keep], present[:, keep]
+    small = without(module, absent).attend(rest, alone)
     torch.testing.assert_close(info.alpha[:, keep], small.alpha)
     torch.testing.assert_close(info.beta[:, keep], small.beta)
     torch.testing.assert_close(info.S, small.S)
-    for k, want in zip(keep, expected, strict=True):
-        torch.testing.assert_close(out[k], want)
-    assert (out[absent] == 0).all()
+    torch.testing.assert_close(out[:, keep], without(module, absent)(rest, alone))
+    assert (out[:, absent] == 0).all()
     assert (info.beta[:, absent] == 0).all()
 
 
 def test_nothing_present_gives_zeros() -> None:
-    out, info = attention()(features(), torch.zeros(6, 3, dtype=torch.bool))
-    assert all((x == 0).all() for x in out)
-    assert (info.alpha == 0).all()
+    module, (z, present) = attention(), features()
+    assert (module(z, ~present) == 0).all()
+    assert (module.attend(z, ~present).alpha == 0).all()
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0, 1e3])
 def test_safe_bias_keeps_one_mode_alive(scale: float) -> None:
-    module = attention(tau=5.0)
+    module, (z, present) = attention(tau=5.0), features(100)
     with torch.no_grad():
         module.raw_bias.fill_(8.0)  # nearly G / M
-    assert (module.attend([scale * m for m in features(100)]).beta > 0).any(dim=1).all()
+    assert (module.attend(scale * z, present).beta > 0).any(dim=1).all()
     free = attention(tau=0.0, bias="free")
     with torch.no_grad():
         free.raw_bias.fill_(20.0)
-    assert (free.attend(features()).beta == 0).all()  # what the safe form protects from
+    assert (free.attend(z, present).beta == 0).all()  # what the safe form protects from
 
 
 def test_start_hardly_changes_clean_features() -> None:
-    module = EnergyAttention([4, 4], tau=0.0)
-    torch.testing.assert_close(module.attend(features(3, (4, 4))).beta, torch.full((3, 2), 0.9))
+    module = EnergyAttention(2, DIM, tau=0.0)
+    torch.testing.assert_close(module.attend(*features(3, count=2)).beta, torch.full((3, 2), 0.9))
 
 
 def test_encoders_cannot_game_the_potential() -> None:
-    module, feats = attention(), [m.requires_grad_() for m in features()]
-    out, info = module(feats)
-    assert not info.V.requires_grad or torch.autograd.grad(info.V.sum(), feats, allow_unused=True) == (None,) * 3
-    gradient = torch.autograd.grad(out[0].sum(), feats[0])[0]
-    torch.testing.assert_close(gradient, info.beta[:, :1].expand_as(gradient))
-
-
-def test_features_of_higher_rank_are_scaled_whole() -> None:
-    module = attention((12, 5))
-    image, vector = torch.randn(4, 3, 2, 2), torch.randn(4, 5)
-    out, info = module([image, vector])
-    flat, same = module([image.flatten(1), vector])
-    torch.testing.assert_close(info.beta, same.beta)
-    torch.testing.assert_close(out[0].flatten(1), flat[0])
+    module, (z, present) = attention(), features()
+    z.requires_grad_()
+    info = module.attend(z, present)
+    assert not info.V.requires_grad or torch.autograd.grad(info.V.sum(), z, allow_unused=True) == (None,)
+    gradient = torch.autograd.grad(module(z, present).sum(), z)[0]
+    torch.testing.assert_close(gradient, info.beta.unsqueeze(-1).expand_as(gradient))
 
 
 def test_shift_sends_a_masked_mode_to_its_mean() -> None:
-    module, feats = attention(shift=True), features()
-    out, info = module(feats)
-    mean = module.autoencoder(0).mean
-    torch.testing.assert_close(out[0], mean + info.beta[:, :1] * (feats[0] - mean))
+    module, (z, present) = attention(shift=True), features()
+    mean, beta = module.autoencoders[0].mean, module.attend(z, present).beta
+    torch.testing.assert_close(module(z, present)[:, 0], mean + beta[:, :1] * (z[:, 0] - mean))
 
 
 def test_calibration_reads_clean_rows_only_where_present() -> None:
-    module, feats = attention(), features(50, seed=3)
-    present = torch.ones(50, 3, dtype=torch.bool)
+    module, (z, present) = attention(), features(50, seed=3)
     present[::2, 1] = False
-    spoiled = [m.clone() for m in feats]
-    spoiled[1][::2] = 1e6
+    spoiled = z.clone()
+    spoiled[::2, 1] = 1e6
     for method in (module.standardize, module.calibrate):
-        method([(spoiled, present)])
-    dae = module.autoencoder(1)
-    torch.testing.assert_close(dae.mean, feats[1][1::2].mean(0))
-    V = dae.potential(feats[1][1::2])
+        method(encoded(spoiled, present))
+    dae, clean = module.autoencoders[1], z[1::2, 1]
+    torch.testing.assert_close(dae.mean, clean.mean(0))
+    V = dae.potential(clean)
     torch.testing.assert_close(dae.V_min.double(), V.min(), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(dae.v_scale.double(), V.std(correction=0), rtol=1e-5, atol=1e-6)
 
 
 def test_potentials_count_in_units_of_their_clean_spread() -> None:
     module = attention()
-    info = module.attend(features())
-    for i, dae in enumerate(map(module.autoencoder, range(3))):
+    info = module.attend(*features())
+    for i, dae in enumerate(module.autoencoders):
         assert dae.v_scale != 1
         excess = ((info.V[:, i] - dae.V_min) / dae.v_scale).clamp_min(0) + math.e
         torch.testing.assert_close(info.phi[:, i], module.w[i] * excess + module.b[i])
 
 
 def test_calibration_needs_rows() -> None:
+    z, present = features()
+    present[:, 1] = False
     with pytest.raises(ValueError, match="modality 1"):
-        attention().calibrate([(features(), torch.tensor([[True, False, True]] * 6))])
+        attention().calibrate(encoded(z, present))
 
 
 def test_regulariser_is_a_batch_mean_and_bounded_for_corrupted_modes() -> None:
-    module = attention()
+    module, present = attention(), torch.ones(1, 2, dtype=torch.bool)
     log_alpha = torch.tensor([[-50.0, -1e-9]], dtype=torch.float64, requires_grad=True)
     eta = torch.tensor([[-1.0, 1.0]], dtype=torch.float64)
-    once = module.regularizer(log_alpha, eta)
-    torch.testing.assert_close(module.regularizer(log_alpha.expand(7, 2), eta.expand(7, 2)), once)
+    once = module.regularizer(log_alpha, eta, present)
+    seven = module.regularizer(log_alpha.expand(7, 2), eta.expand(7, 2), present.expand(7, 2))
+    torch.testing.assert_close(seven, once)
     assert once.item() == pytest.approx(10.0)
     assert torch.autograd.grad(once, log_alpha)[0][0, 0] == 0
-    buried = module.regularizer(log_alpha, -eta)  # a normal mode far down must still be pulled up
+    buried = module.regularizer(log_alpha, -eta, present)  # a normal mode far down must still be pulled up
     assert torch.autograd.grad(buried, log_alpha)[0][0, 0] == 1
 
 
@@ -381,8 +374,7 @@ def digits() -> DigitHalves:
 
 
 def build(name: str, digits: DigitHalves, **options: object) -> Method:
-    torch.manual_seed(0)
-    return methods.get(name)(digits.task, RECIPE, **options)
+    return conftest.build(name, digits.task, recipe=RECIPE, **options)
 
 
 def state_at_start_of_last_stage(method: Method) -> tuple[dict[str, Tensor], Callable[[], tuple]]:
@@ -488,41 +480,11 @@ def test_denoising_noise_is_fresh_in_training_and_fixed_in_validation(digits: Di
     assert loss(True) != loss(False)
 
 
-def test_forward_on_meta_and_three_modalities() -> None:
-    task = Task(
-        "three", "1", tuple(Modality(n, "vector", (d,)) for n, d in zip("abc", DIMS, strict=True)), "regression", 1
-    )
-    with torch.device("meta"):
-        method = methods.get("emma")(task, RECIPE)
-        inputs = {n: torch.empty(5, d) for n, d in zip("abc", DIMS, strict=True)}
-        out = method(inputs, torch.ones(5, 3, dtype=torch.bool))
-    assert out.logits.shape == (5, 1)
-    assert len(method.stages()) == 5
-
-
 def test_needs_labels(digits: DigitHalves) -> None:
     pairs = Task("pairs", "1", digits.task.modalities, "pairs", 0)
     for name in ("emma", "augmented", "modality_dropout"):
         assert "needs labels" in (methods.get(name).applies_to(pairs, {}) or "")
         assert methods.get(name).applies_to(digits.task, {}) is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"finetune": "all"}, "finetune"),
-        ({"tau": -1.0}, "tau"),
-        ({"tau": math.nan}, "tau"),
-        ({"sigma": 0.0}, "sigma"),
-        ({"hidden": 0}, "hidden"),
-        ({"coupling": "ising"}, "coupling"),
-        ({"bias": "none"}, "bias"),
-        ({"quantile": 1.0}, "quantile"),
-    ],
-)
-def test_wrong_options_are_named(digits: DigitHalves, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=f"emma: `{message}` must be"):
-        build("emma", digits, **options)
 
 
 @pytest.mark.slow

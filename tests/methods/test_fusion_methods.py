@@ -8,26 +8,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from datamodules.spec import Batch, Modality, Task
-from methods import Method, Output, Recipe, methods
+from datamodules.spec import Batch, Task
+from methods import Method, Output, Recipe
 from methods.functional import fusion
-from methods.gated import Gated, straight_through
+from methods.gated import Gated
 from methods.low_rank import LowRank
 from methods.polynomial import Polynomial
 from methods.tensor import TensorFusion
+from tests.methods import conftest
 
 WIDTH = 6
 NAMES = ("multiplicative", "polynomial", "tensor", "low_rank", "compact_bilinear", "gated")
 
 
 def task(count: int, target: str = "multiclass") -> Task:
-    views = tuple(Modality(f"m{i}", "vector", (3,)) for i in range(count))
-    return Task("toy", "1", views, target, 4)  # pyright: ignore[reportArgumentType]
+    return conftest.task(conftest.vectors(count), target, 4)
 
 
 def build(name: str, count: int = 3, width: int = WIDTH, target: str = "multiclass", **options: Any) -> Any:
-    torch.manual_seed(0)
-    return methods.get(name)(task(count, target), Recipe(width=width), **options)
+    return conftest.build(name, task(count, target), recipe=Recipe(width=width), **options)
 
 
 def own_parameters(method: Method) -> int:
@@ -59,14 +58,6 @@ COUNTS: list[tuple[str, dict[str, Any], Callable[[int], int]]] = [
     ("gated", {"sees": "target"}, lambda M: gate_parameters(lambda m: 1, M, 1)),
     ("gated", {"sees": "other", "granularity": "vector"}, lambda M: gate_parameters(lambda m: m - 1, M, O)),
 ]
-VARIANTS = [
-    *[(name, options) for name, options, _ in COUNTS],
-    ("tensor", {"features": 3, "tri": False}),
-    ("low_rank", {"init": "ones"}),
-    ("gated", {"attention": "hard"}),
-    ("gated", {"normalisation": "sigmoid", "granularity": "vector"}),
-    ("compact_bilinear", {"sketch": 31, "constant": False}),
-]
 
 
 @pytest.mark.parametrize(("name", "options", "formula"), COUNTS, ids=lambda v: str(v) if not callable(v) else "")
@@ -74,41 +65,6 @@ VARIANTS = [
 def test_parameter_counts(name: str, options: dict[str, Any], formula: Callable[[int], int], count: int):
     method = build(name, count, **options)
     assert own_parameters(method) == formula(count)
-
-
-@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
-@pytest.mark.parametrize("count", [2, 3])
-def test_fuse_has_the_width_of_the_head_and_trains_every_parameter(name: str, options: dict[str, Any], count: int):
-    method = build(name, count, **options)
-    z, present = encodings(count)
-    fused = method.fuse(z.requires_grad_(), present)
-    assert fused.shape == (8, method.head.in_features)
-    if options.get("attention") == "hard":
-        return  # trained by expected_loss, below
-    (fused * torch.randn(fused.shape)).sum().backward()
-    assert z.grad is not None
-    assert (z.grad.abs().amax(dim=(0, 2)) > 0).all()
-    own = {n: p for n, p in method.named_parameters() if not n.startswith(("encoders.", "head."))}
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in own.values())
-    assert all(p.grad.any() for p in own.values())
-
-
-@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
-def test_state_dict_round_trip(name: str, options: dict[str, Any]):
-    first = build(name, **options)
-    torch.manual_seed(5)
-    second = methods.get(name)(task(3), Recipe(width=WIDTH), **options)
-    second.load_state_dict(first.state_dict())
-    z, present = encodings()
-    assert torch.equal(first.eval().fuse(z, present), second.eval().fuse(z, present))
-
-
-@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
-def test_forward_on_meta(name: str, options: dict[str, Any]):
-    with torch.device("meta"):
-        method = methods.get(name)(task(3), Recipe(width=WIDTH), **options)
-        out = method({f"m{i}": torch.empty(2, 3) for i in range(3)})
-    assert out.logits.shape == (2, 4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,24 +75,9 @@ def test_under_autocast_products_are_float32(name: str):
         assert method.fuse(z.bfloat16(), present).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("multiplicative", {"kind": "tucker"}, "one of 'hadamard', 'bilinear', got 'tucker'"),
-        ("polynomial", {"order": 1}, "`order` must be an integer >= 2, got 1"),
-        ("polynomial", {"order": 3, "rank": 0}, "`rank` must be an integer >= 1, got 0"),
-        ("tensor", {"features": 0}, "`features` must be an integer >= 1, got 0"),
-        ("tensor", {"uni": False, "bi": False, "tri": False}, "at least one of"),
-        ("low_rank", {"rank": 0}, "`rank` must be an integer >= 1, got 0"),
-        ("low_rank", {"init": "xavier"}, "got 'xavier'"),
-        ("compact_bilinear", {"sketch": 1}, "`sketch` must be an integer >= 2, got 1"),
-        ("gated", {"sees": "none"}, "`sees` must be one of 'target', 'other', 'all', got 'none'"),
-        ("gated", {"attention": "hard", "granularity": "vector"}, "needs `granularity` 'scalar'"),
-    ],
-)
-def test_bad_options_are_named(name: str, options: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        build(name, **options)
+def test_hard_gates_need_one_softmax_weight_per_modality():
+    with pytest.raises(ValueError, match="needs `granularity` 'scalar'"):
+        build("gated", attention="hard", granularity="vector")
 
 
 # ---- the initial scale -------------------------------------------------------------------------------------------
@@ -149,7 +90,7 @@ def test_bad_options_are_named(name: str, options: dict[str, Any], message: str)
         ("polynomial", {"order": 3}, 3),
         ("polynomial", {"order": 5}, 3),
         ("tensor", {"features": 8}, 3),
-        ("tensor", {"features": 8, "tri": False}, 3),
+        ("tensor", {"features": 8, "orders": (0, 1, 2)}, 3),
         ("low_rank", {}, 2),
         ("low_rank", {}, 3),
         ("low_rank", {}, 5),
@@ -184,24 +125,17 @@ def test_gates_start_neutral():
 # ---- equality with the functional core -----------------------------------------------------------------------------
 
 
-def test_low_rank_method_is_the_function():
+def test_factors_of_a_linear_are_those_of_the_cp_form():
+    """From the weights: `h_o = b_o + sum_r w_r prod_m <u_{m,r,o}, [1, z_m]>`, and so for the polynomial."""
     method: LowRank = build("low_rank", rank=5)
     z, present = encodings()
-    factors = []
-    for linear in method.factors:
-        assert isinstance(linear, nn.Linear)
-        u = torch.cat([linear.bias.unsqueeze(1), linear.weight], dim=1)  # [r * O, D], the constant first
-        factors.append(u.view(5, WIDTH, -1).transpose(1, 2))
-    expected = fusion.low_rank(z.unbind(1), factors, method.rank_weights, method.bias)
+    first, second, third = (f.weight @ z[:, m].T + f.bias[:, None] for m, f in enumerate(method.factors))
+    products = (first * second * third).view(5, WIDTH, 8)
+    expected = torch.einsum("r,rob->bo", method.rank_weights, products) + method.bias
     torch.testing.assert_close(method.fuse(z, present), expected)
-
-
-def test_polynomial_method_is_the_function():
-    method: Polynomial = build("polynomial", order=3, rank=5)
-    z, present = encodings()
-    a = torch.cat([method.factors.bias.unsqueeze(1), method.factors.weight], dim=1)
-    factors = a.view(3, 5, WIDTH, -1).transpose(2, 3)
-    torch.testing.assert_close(method.fuse(z, present), fusion.polynomial(z.unbind(1), factors))
+    cubic: Polynomial = build("polynomial", order=3, rank=5)
+    first, second, third = (cubic.factors(z.flatten(1)).view(8, 3, 5, WIDTH)).unbind(dim=1)
+    torch.testing.assert_close(cubic.fuse(z, present), (first * second * third).sum(dim=1))
 
 
 def test_polynomial_of_order_two_has_no_triple_interaction():
@@ -281,33 +215,29 @@ def test_a_gate_sees_what_it_says(sees: str, changes: list[int]):
 # ---- the order blocks of the tensor --------------------------------------------------------------------------------
 
 
-def test_order_blocks_can_be_switched_off():
+def test_order_blocks_add_up_to_the_whole():
     z, present = encodings()
     full: TensorFusion = build("tensor", features=3)
-    parts = torch.zeros(8, 64)
-    for block in ("bias", "uni", "bi", "tri"):
-        off = {name: False for name in ("bias", "uni", "bi", "tri") if name != block}
-        if block == "bias":
-            parts = parts + full.weight[0, 0, 0]
-            continue
-        method: TensorFusion = build("tensor", features=3, **off)
+    parts = full.weight[0, 0, 0].expand(8, -1)  # order 0
+    for order in (1, 2, 3):
+        method: TensorFusion = build("tensor", features=3, orders=(order,))
         method.load_state_dict(full.state_dict())
         parts = parts + method.fuse(z, present)
     torch.testing.assert_close(full.fuse(z, present), parts)
-    no_tri: TensorFusion = build("tensor", features=3, tri=False)
-    no_tri.load_state_dict(full.state_dict())
+    pairs: TensorFusion = build("tensor", features=3, orders=(0, 1, 2))
+    pairs.load_state_dict(full.state_dict())
     weight = full.weight.detach().clone()
     weight[1:, 1:, 1:] = 0
     xs = [z[:, m] @ full.projections[m].T for m in range(3)]
-    torch.testing.assert_close(no_tri.fuse(z, present), fusion.tensor_fusion(xs, weight))
+    torch.testing.assert_close(pairs.fuse(z, present), fusion.tensor_fusion(xs, weight))
 
 
 def test_tensor_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match="low_rank"):
-        build("tensor", 5)
     assert "low_rank" in (TensorFusion.applies_to(task(5), {}) or "")
     assert TensorFusion.applies_to(task(5), {"features": 8}) is None
     assert TensorFusion.applies_to(task(3), {}) is None
+    assert TensorFusion.applies_to(task(3), {"orders": (3,)}) is None
+    assert "no block" in (TensorFusion.applies_to(task(2), {"orders": (0, 3)}) or "")
     assert "labels" in (TensorFusion.applies_to(task(2, "pairs"), {}) or "")
 
 
@@ -362,7 +292,7 @@ def test_hard_gates_train_on_the_exact_expected_loss(target: str):
     assert all(p.grad is not None and p.grad.any() for p in method.gates.parameters())
 
 
-def test_hard_gates_are_the_argmax_in_eval_and_when_enumerated():
+def test_hard_gates_are_the_argmax():
     method: Gated = build("gated", attention="hard")
     torch.manual_seed(3)
     for gate in method.gates:
@@ -371,41 +301,3 @@ def test_hard_gates_are_the_argmax_in_eval_and_when_enumerated():
     expected = z[torch.arange(8), method.gate_logits(z).argmax(1)]
     for mode in (True, False):
         assert torch.equal(method.train(mode).fuse(z, present), expected)
-
-
-def test_beyond_eight_modalities_hard_gates_are_sampled_in_training_only():
-    method: Gated = build("gated", 9, attention="hard")
-    (stage,) = method.stages()
-    assert stage.loss == "task"
-    z, present = encodings(9)
-    method.train()
-    torch.manual_seed(0)
-    first, second = method.fuse(z, present), method.fuse(z, present)
-    assert not torch.equal(first, second)
-    distance = torch.cdist(first.unsqueeze(1), z).squeeze(1).min(dim=1).values
-    assert distance.max() < 1e-5  # each row is one of its modalities
-    first.square().sum().backward()
-    assert all(p.grad is not None and p.grad.any() for p in method.gates.parameters())
-    method.eval()
-    assert torch.equal(method.fuse(z, present), method.fuse(z, present))
-
-
-@pytest.mark.parametrize("temperature", [0.3, 1.0])
-def test_gumbel_frequencies_are_the_softmax(temperature: float):
-    torch.manual_seed(0)
-    logits = torch.tensor([0.3, -1.0, 0.8, 2.0]).expand(200_000, 4)
-    present = torch.tensor([True, True, True, False]).expand(200_000, 4)
-    sample = straight_through(logits, present, temperature)
-    expected = torch.tensor([0.3, -1.0, 0.8]).softmax(0)
-    torch.testing.assert_close(sample.mean(0)[:3], expected, atol=5e-3, rtol=0)
-    assert (sample[:, 3] == 0).all()
-    torch.testing.assert_close(sample.max(dim=1).values, torch.ones(200_000))
-
-
-def test_the_temperature_falls_to_three_tenths(monkeypatch: pytest.MonkeyPatch):
-    method: Gated = build("gated", 9, attention="hard")
-    found = []
-    for epoch in (0, method.recipe.epochs - 1, 10 * method.recipe.epochs):
-        monkeypatch.setattr(Gated, "current_epoch", epoch)
-        found.append(method._temperature())
-    assert found == pytest.approx([1.0, 0.3, 0.3])

@@ -74,7 +74,7 @@ def test_pairs_know_nothing_of_parity():
 
 
 def test_without_its_trimodal_block_neither_does_the_tensor():
-    score, _ = accuracy("parity3", "tensor", tri=False)
+    score, _ = accuracy("parity3", "tensor", orders=(0, 1, 2))
     assert score == pytest.approx(CHANCE, abs=0.03)
 
 

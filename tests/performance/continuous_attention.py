@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from methods.functional.attention import cell_centers, grid_paraboloid_expectation, moments, rbf_axes, rbf_centers
+from methods.functional.attention import cell_centers, grid_paraboloid_expectation, moments, rbf_axes, tensor_grid
 
 BATCH, GRID, RBFS, VAR, ANGLES = 64, (14, 14), (10, 10), 0.001, 100
 REQUIRED = 100.0
@@ -130,7 +130,7 @@ def published(scores: Tensor) -> Tensor:
     sigma = 9 * math.pi * torch.sqrt(var.det())[:, None, None] * var
     inverse = sigma.inverse()
     theta = torch.cat([(inverse @ mu[..., None])[..., 0], -0.5 * inverse.flatten(1)], dim=-1)
-    centers = rbf_centers(RBFS).to(scores.dtype)
+    centers = tensor_grid(rbf_axes(RBFS)).to(scores.dtype)
     covs = (VAR * torch.eye(2, dtype=scores.dtype)).expand(len(centers), 2, 2)
     return PublishedFunction.apply(theta, centers, covs)  # type: ignore[return-value]
 
