@@ -19,7 +19,7 @@ from scipy import integrate, stats
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.options import Count
 from datamodules.registry import register
-from datamodules.spec import Modality, Target, Task
+from datamodules.spec import Modality, Task
 
 Mu = Sequence[float]
 Rows = Annotated[int, Meta(ge=100)]
@@ -103,7 +103,7 @@ class Interaction(DataModule):
         bayes = bayes_accuracy(self.kind, self.mu, label_noise=self.label_noise)
         return self.task_of("multiclass", self.classes, bayes)
 
-    def task_of(self, target: Target, outputs: int, bayes: float) -> Task:
+    def task_of(self, target: str, outputs: int, bayes: float) -> Task:
         """The task with this target."""
         views = tuple(Modality(name, "vector", (self.dims,)) for name in self.names)
         return Task(f"interactions_{self.title or self.kind}", self.version, views, target, outputs, bayes=bayes)

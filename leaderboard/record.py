@@ -127,12 +127,12 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
     def __post_init__(self) -> None:
         # Here and not when asked for, because a copy of the cell with another seed would keep what is cached.
-        self.__dict__["_id"] = self._identify()
+        vars(self)["_id"] = self._identify()
 
     @property
     def id(self) -> str:
         """Hash of everything that decides the numbers; also the stem of the cell's files."""
-        return self.__dict__["_id"]
+        return vars(self)["_id"]
 
     def _identify(self) -> str:
         decisive = {name: getattr(self, name) for name in self.__struct_fields__}

@@ -95,7 +95,7 @@ def draw(records: list[Record], store: Store, rows: list[int], output: Path) -> 
 
 
 def _only(records: list[Record], start: str, store: Store) -> Record:
-    matching = [record for record in records if record.cell.startswith(start)]
+    matching = [record for record in records if record.cell.id.startswith(start)]
     if len(matching) != 1:
         what = "no successful cell" if not matching else f"{len(matching)} cells"
         raise ValueError(f"{what} in {store.folder} with an id that starts with {start!r}")

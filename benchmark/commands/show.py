@@ -97,7 +97,7 @@ def _conditions(record: Record) -> Table:
     shown = {name: column for name, column in extras.items() if any(column)}
     table = Table()
     table.add_column("condition", overflow="fold")  # names that are cut off look alike
-    for name in (record.metric, *shown):
+    for name in (record.cell.metric, *shown):
         table.add_column(name)
     for c, *rest in zip(record.conditions, *shown.values(), strict=True):
         table.add_row(escape(c.id), f"{c.score:.4f}", *map(escape, rest))
