@@ -1,8 +1,8 @@
 """Multiple comparisons with the best (Hsu 1981): which methods may be the best, and which cannot.
 
-**Differs from the paper**: Hsu's quantile protects one best method. Where several are equally good it expels one of them
-far more often than it says (about a third of boards of twelve equals). Here the quantile is over all methods at once,
-so that on 95 % of boards *none* of those that are best is expelled, however many they are.
+**Differs from the paper**: Hsu's quantile protects one best method. Where several are equally good it expels one of
+them far more often than it says (about a third of boards of twelve equals). Here the quantile is over all methods at
+once, so that on 95 % of boards *none* of those that are best is expelled, however many they are.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ class Candidate:
     best: bool
 
 
-def with_the_best(panels: Sequence[Panel], names: Sequence[str], level: float = LEVEL) -> tuple[Candidate, ...]:
+def with_the_best(
+    panels: Sequence[Panel], names: Sequence[str], level: float = LEVEL, draws: int = DRAWS
+) -> tuple[Candidate, ...]:
     """Compare every method with the best of the others, by their means over datasets.
 
     Args:
         panels: One per dataset, each with all of these methods.
         names: The methods: those that are complete on these datasets.
         level: The chance that no method is wrongly said not to be the best.
+        draws: Of the simulation that gives the quantile.
 
     Returns:
         In the order of `names`.
@@ -58,7 +61,7 @@ def with_the_best(panels: Sequence[Panel], names: Sequence[str], level: float = 
     order = sorted(names)  # no verdict may depend on the order of the records
     pairs = mean_pairs([panel.pairs(order) for panel in panels])
     rng = np.random.default_rng(0)  # nor on when the board is made
-    drawn = np.mean([panel.draws(order, DRAWS, rng) for panel in panels], axis=0)
+    drawn = np.mean([panel.draws(order, draws, rng) for panel in panels], axis=0)
     margin = critical(drawn, pairs, level) * np.sqrt(pairs.variance)
     found = {name: _candidate(name, i, pairs.value[i], margin[i]) for i, name in enumerate(order)}
     return tuple(found[name] for name in names)

@@ -16,9 +16,9 @@ import scipy.optimize
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
-# Of the median. Scores are multiples of 1/rows, so that two seeds may agree by rounding; the logarithm of (nearly) nothing
-# would then say that methods differ wildly. Of twelve equals at two seeds, 1e-3 expels one on 25-31 % of boards, this on
-# 8-13 %; from three seeds on it changes nothing.
+# Of the median. Scores are multiples of 1/rows, so that two seeds may agree by rounding; the logarithm of (nearly)
+# nothing would then say that methods differ wildly. On two seeds of one method with 300 and 500 test rows, a floor of
+# 1e-3 finds a difference in 8 % of comparisons, this one in 5-6 %; from three seeds on they agree.
 _FLOOR = 1e-2
 
 
