@@ -16,10 +16,11 @@ import scipy.optimize
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
-# Of the median. Scores are multiples of 1/rows, so that two seeds may agree by rounding; the logarithm of (nearly)
-# nothing would then say that methods differ wildly. On two seeds of one method with 300 and 500 test rows, a floor of
-# 1e-3 finds a difference in 8 % of comparisons, this one in 5-6 %; from three seeds on they agree.
-_FLOOR = 1e-2
+# Scores are multiples of 1/rows, so two seeds may agree by rounding, and the logarithm of 0 would say that methods
+# differ wildly. What rounds to 0 steps is uniform within half a step of it; its square is then, in the geometric mean,
+# this part of a step's.
+_ROUNDED = (0.5 / math.e) ** 2
+_NOTHING = 1e-10  # of the largest variance: what the rounding of floats leaves where seeds agree
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def fit(variances: Sequence[float], freedoms: Sequence[float]) -> Prior:
     pooled = Prior(float((f * v).sum() / f.sum()), math.inf, evidence)
     if not v.any():
         return pooled
-    e = np.log(_floored(v)) - digamma(f / 2) + np.log(f / 2)
+    e = np.log(_unrounded(v)) - digamma(f / 2) + np.log(f / 2)
     spread = float(e.var(ddof=1) - polygamma(1, f / 2).mean())
     if spread <= 0:
         return pooled
@@ -98,7 +99,7 @@ def inverse_trigamma(y: float) -> float:
     return float(scipy.optimize.brentq(lambda x: float(polygamma(1, x)) - y, low * (1 - 1e-9), high * (1 + 1e-9)))
 
 
-def _floored(v: NDArray[np.float64]) -> NDArray[np.float64]:
-    middle = float(np.median(v))
-    # More than half of the methods without any spread: what the others show is the only scale there is.
-    return np.maximum(v, _FLOOR * (middle or float(v[v > 0].min())))
+def _unrounded(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variances with those of 0 replaced by what they were before rounding, as far as the smallest other one tells."""
+    some = v > _NOTHING * v.max()
+    return np.where(some, v, _ROUNDED * v[some].min())
