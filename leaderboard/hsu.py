@@ -62,7 +62,9 @@ def with_the_best(
     pairs = mean_pairs([panel.pairs(order) for panel in panels])
     rng = np.random.default_rng(0)  # nor on when the board is made
     drawn = np.mean([panel.draws(order, draws, rng) for panel in panels], axis=0)
-    margin = critical(drawn, pairs, level) * np.sqrt(pairs.variance)
+    known = np.isfinite(pairs.variance)
+    error = np.sqrt(np.where(known, pairs.variance, 0.0))
+    margin = np.where(known, critical(drawn, pairs, level) * error, np.inf)
     found = {name: _candidate(name, i, pairs.value[i], margin[i]) for i, name in enumerate(order)}
     return tuple(found[name] for name in names)
 
