@@ -131,7 +131,7 @@ def noncentrality(freedom: float, power: float = POWER, alpha: float = ALPHA) ->
         found = scipy.stats.nct.sf(critical, freedom, shift) if freedom < 1e6 else scipy.stats.norm.sf(critical - shift)
         return float(found) - power
 
-    return float(scipy.optimize.brentq(missing, 0, 10 * critical + 10, xtol=1e-6))
+    return scipy.optimize.root_scalar(missing, bracket=(0, 10 * critical + 10), xtol=1e-6).root
 
 
 def _verdict(effect: Effect, p: float, alpha: float) -> Verdict:

@@ -137,7 +137,7 @@ class Panel:
         seeds = w**2 * noise
         # Two methods lean on one prior: together they know no more than all the methods do.
         own = min(float(satterthwaite(list(seeds), list(freedom))), self.prior.bound(freedom.max()))
-        rows = float(_spread(sum(c * self.methods[name].rows for name, c in weights.items())))
+        rows = float(_spread(w @ np.stack([self.methods[name].rows for name in weights])))
         # Part of what the rows show is the luck of these seeds, which is in the seeds' variance already.
         rows = max(rows - float(w**2 @ share), 0.0)
         df = satterthwaite([seeds.sum(), rows], [own, self._row_freedom])

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from leaderboard.measures import area_weights
-from leaderboard.robustness import LEVELS, Curve
+from leaderboard.moderated import Panel
+from leaderboard.robustness import LEVELS, WEAK, Curve
 
 Weights = dict[str, float]
 """Condition id -> weight."""
@@ -53,6 +54,21 @@ def missing(subsets: Collection[str]) -> Weights:
     if not subsets:
         raise ValueError("Expected at least one absent subset, but got none")
     return dict.fromkeys(sorted(subsets), 1 / len(subsets))
+
+
+def strong(clean: Panel, trivial: float, control: str) -> frozenset[str]:
+    """Methods with something to lose: a clean score of at least `WEAK` of the control's, both chance-normalised.
+
+    A method at chance loses nothing under corruption, and would lead any order by drops. It depends on the method and
+    the control alone.
+
+    Args:
+        clean: The clean scores, in chance-normalised units.
+        trivial: The score of the trivial predictor.
+        control: The method all are compared with.
+    """
+    above = {name: (method.mean - trivial) * clean.unit for name, method in clean.methods.items()}
+    return frozenset(name for name, score in above.items() if score > 0 and score >= WEAK * above[control])
 
 
 def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> Weights:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from leaderboard import pillars
+from leaderboard.moderated import panel, summarise, unit
 from leaderboard.robustness import area
 
 CURVES = [("image", "noise"), ("image", "blur"), ("audio", "noise")]
@@ -51,6 +52,20 @@ def test_a_drop_does_not_see_the_level() -> None:
         assert sum(weights.values()) == pytest.approx(0, abs=1e-12)
         assert weights["clean"] < 0
     assert sum(pillars.missing(["missing:a", "missing:b", "missing:c"]).values()) == pytest.approx(1)
+
+
+def test_who_is_at_chance_has_nothing_to_lose() -> None:
+    """Control at .82 with chance .1: normalised .8, so that .64, or a score of .676, is asked for."""
+
+    def chosen(trivial: float, higher: bool, **means: float) -> set[str]:
+        methods = {name: summarise(np.full((2, 3), mean)) for name, mean in means.items()}
+        return set(pillars.strong(panel(methods, unit(trivial, higher)), trivial, "control"))
+
+    found = chosen(0.1, True, control=0.82, just=0.677, short=0.675, chance=0.1, better=0.9)
+    assert found == {"control", "just", "better"}
+    # An error of 1 for the trivial predictor: normalised .8 at .2, so that an error of at most .36 is asked for.
+    assert chosen(1.0, False, control=0.2, just=0.35, short=0.37) == {"control", "just"}
+    assert chosen(0.5, True, control=0.4, other=0.45, better=0.6) == {"better"}
 
 
 def test_nothing_to_average() -> None:
