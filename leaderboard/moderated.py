@@ -23,7 +23,7 @@ from leaderboard.variance_prior import Prior
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Summary:
     """One method on one dataset, as far as comparisons need it.
 
@@ -74,7 +74,7 @@ class Pairs(NamedTuple):
     freedom: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """The methods of a dataset under one measure, side by side.
 
