@@ -12,6 +12,7 @@ import numpy as np
 import scipy.optimize
 import scipy.stats
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit  # ten times as fast as scipy.stats.t, and a board asks often
 
 from leaderboard.stats import ALPHA, LEVEL, holm
 
@@ -54,7 +55,7 @@ class Effect:
         """Two-sided p value of the hypothesis that the truth is 0."""
         if self.variance == 0:  # every seed and row agrees: a difference is certain, and none is none
             return 1.0 if self.value == 0 else 0.0
-        return float(2 * scipy.stats.t.sf(abs(self.value) / self.error, self.freedom))
+        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
     def verdict(self, alpha: float = ALPHA) -> Verdict:
         """Which side of 0 the truth is on, if that can be told at this level."""
@@ -112,11 +113,9 @@ def satterthwaite(parts: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
     return np.divide(1.0, lost, out=np.full(total.shape, np.inf), where=lost > 0)
 
 
-@lru_cache(maxsize=100_000)
 def quantile(p: float, freedom: float) -> float:
     """Of Student's t."""
-    # A board asks thousands of times for the same few quantiles, and scipy takes its time for each.
-    return float(scipy.stats.t.ppf(p, freedom))
+    return float(stdtrit(freedom, p))
 
 
 @lru_cache(maxsize=10_000)
