@@ -108,7 +108,7 @@ class Panel:
         rows = np.maximum(rows, 0.0)
         seeds = noise[:, None] + noise
         own = satterthwaite([noise[:, None], noise], [freedom[:, None], freedom])
-        own = np.minimum(own, self.prior.bound(freedom.max()))
+        own = np.minimum(own, np.maximum(self.prior.evidence, np.maximum(freedom[:, None], freedom)))
         variance = seeds + rows
         np.fill_diagonal(variance, 0.0)
         df = satterthwaite([seeds, rows], [own, self._row_freedom])
@@ -156,12 +156,11 @@ class Panel:
     def _arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Per method: mean, variance of it due to seeds, degrees of freedom of that, and the rows' share of it."""
         every = list(self.methods.values())
-        known = [s.interaction for s in every if s.seeds > 1]
-        usual = float(np.mean(known)) if known else 0.0
         posterior = [self.prior.posterior(s.variance, s.seeds - 1) for s in every]
         n = np.array([s.seeds for s in every])
         noise, freedom = np.array(posterior).T
-        share = np.array([s.interaction if s.seeds > 1 else usual for s in every])
+        # Of one seed it cannot be told from the rows: nothing is taken off, and the interval errs on the wide side.
+        share = np.array([s.interaction if s.seeds > 1 else 0.0 for s in every])
         return np.array([s.mean for s in every]), noise / n, freedom, share / n
 
     @cached_property

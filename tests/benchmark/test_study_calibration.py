@@ -117,7 +117,7 @@ def test_values_are_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_board_is_calibrated(tmp_path: Path) -> None:
-    """60 seeds of concat on four datasets: no bound is broken by more than chance on a dataset, and none at all once pooled."""
+    """60 seeds of concat: no bound is broken by more than chance on a dataset, and none at all once pooled."""
     code = study.run(parse("--results", str(tmp_path / "cells"), "--out", str(tmp_path / "out"), "--boards", "100"))
     assert code == 0
     outcomes = json.loads((tmp_path / "out" / "calibration.json").read_text())["outcomes"]

@@ -128,6 +128,9 @@ def test_one_seed() -> None:
     helped = panel({"a": summarise(x[0, :1]), "b": summarise(x[1]), "c": summarise(x[2]), "d": summarise(x[3])})
     one, three = helped.cell("a").half(), helped.cell("b").half()
     assert three < one < math.inf
+    # With the prior frozen, nobody else's rows or seeds are in its interval.
+    fewer = panel({"a": summarise(x[0, :1]), "c": summarise(x[2])}, prior=helped.prior)
+    assert fewer.difference("a", "c") == helped.difference("a", "c")
 
 
 def test_frozen_prior_keeps_an_interval_still() -> None:
