@@ -1,0 +1,228 @@
+"""Moderated t: how a method does on a dataset, how two of them differ, and how sure that is over seeds and rows.
+
+A score is a mean over test rows and over seeds. Its variance has a part that more seeds shrink (estimated per method,
+and drawn to what is usual on the dataset) and a part that only more rows shrink (estimated from the rows themselves, of
+the *difference* where two methods are compared: rows are shared, so what is hard for both cancels). Seeds are not
+paired: what a seed does to one method says nothing of what it does to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard import variance_prior
+from leaderboard.effect import Effect, satterthwaite
+from leaderboard.variance_prior import Prior
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """One method on one dataset, as far as comparisons need it.
+
+    Attributes:
+        mean: Of the score over seeds.
+        seeds: How many.
+        variance: Of the score over seeds; not a number with one seed.
+        interaction: The part of `variance` that comes from rows going another way with each seed, which a mean over
+            rows and seeds shows among its rows too; not a number with one seed.
+        rows: What each group of rows adds to the mean, less its share of it, `[groups]`; a single 0 when only scores
+            are known.
+    """
+
+    mean: float
+    seeds: int
+    variance: float
+    interaction: float
+    rows: Floats
+
+
+def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summary:
+    """Reduce what rows add to a score to what comparisons need.
+
+    Args:
+        values: `[seeds, rows]` with the score of each seed as the mean over rows; `[seeds, 1]` when only scores are
+            known.
+        groups: `[rows]`, equal where rows are not independent (questions about one image); None: all are.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(f"Expected `values` to be [seeds, rows], but got shape {x.shape}")
+    seeds = len(x)
+    scores = x.mean(axis=1)
+    centred = _sums(x - scores[:, None], groups) / x.shape[1]  # [seeds, groups]
+    rows = centred.mean(axis=0)
+    variance, interaction = np.nan, np.nan
+    if seeds > 1:
+        variance = float(scores.var(ddof=1))
+        interaction = float(_spread(centred - rows).sum() / (seeds - 1))
+    return Summary(float(scores.mean()), seeds, variance, interaction, rows)
+
+
+class Pairs(NamedTuple):
+    """All differences between methods, `[methods, methods]` each: row minus column."""
+
+    value: Floats
+    variance: Floats
+    freedom: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The methods of a dataset under one measure, side by side.
+
+    Attributes:
+        methods: What is known of each, by name.
+        prior: Of their variance over seeds; from `panel`, or frozen with reference results.
+        unit: What a step of 1 in the score is worth: `1 / (1 - trivial)` in chance-normalised units, negative for an
+            error, 1 to stay in the metric's own.
+    """
+
+    methods: Mapping[str, Summary]
+    prior: Prior
+    unit: float = 1.0
+
+    def cell(self, name: str) -> Effect:
+        """The score of a method in the metric's own units, as an estimate over seeds and rows not seen."""
+        return self._contrast({name: 1.0})
+
+    def difference(self, a: str, b: str) -> Effect:
+        """How much better `a` is than `b`, in this panel's unit."""
+        if a == b:
+            return Effect(0.0, 0.0, np.inf)
+        return self._contrast({a: 1.0, b: -1.0}).scaled(self.unit)
+
+    def pairs(self, names: Sequence[str]) -> Pairs:
+        """`difference` of all pairs at once."""
+        index = [self._index[name] for name in names]
+        mean, noise, freedom, share = (x[index] for x in self._arrays)
+        gram = self._gram[np.ix_(index, index)]
+        rows = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram - share[:, None] - share
+        rows = np.maximum(rows, 0.0)
+        seeds = noise[:, None] + noise
+        own = satterthwaite([noise[:, None], noise], [freedom[:, None], freedom])
+        own = np.minimum(own, np.maximum(self.prior.evidence, np.maximum(freedom[:, None], freedom)))
+        variance = seeds + rows
+        np.fill_diagonal(variance, 0.0)
+        df = satterthwaite([seeds, rows], [own, self._row_freedom])
+        return Pairs((mean[:, None] - mean) * self.unit, variance * self.unit**2, df)
+
+    def draws(self, names: Sequence[str], number: int, rng: np.random.Generator) -> Floats:
+        """How far the means of methods may be from the truth, but for what they share: `[number, methods]`, this unit.
+
+        Rows are shared, so their luck is correlated between methods; that of seeds is not. Variances that are estimates
+        make tails as heavy as Student's. A method of which no variance is known draws 0.
+        """
+        index = [self._index[name] for name in names]
+        _, noise, freedom, share = (x[index] for x in self._arrays)
+        known = np.isfinite(noise)
+        # Where the methods differ no more than by chance there is one variance, and one error of it for all.
+        size = (number, 1) if np.isinf(self.prior.freedom) else (number, len(names))
+        scale = _scales(rng, np.where(known, freedom, np.inf)[: size[1]], size)
+        seeds = rng.standard_normal((number, len(names))) * np.sqrt(np.where(known, noise, 0.0)) / scale
+        rows = rng.standard_normal((number, len(names))) @ _root(self._gram[np.ix_(index, index)] - np.diag(share)).T
+        return (seeds + rows / _scales(rng, np.array([self._row_freedom]), (number, 1))) * abs(self.unit)
+
+    def _contrast(self, weights: Mapping[str, float]) -> Effect:
+        index = [self._index[name] for name in weights]
+        mean, noise, freedom, share = (x[index] for x in self._arrays)
+        w = np.array(list(weights.values()))
+        seeds = w**2 * noise
+        # Two methods lean on one prior: together they know no more than all the methods do.
+        own = min(float(satterthwaite(list(seeds), list(freedom))), self.prior.bound(freedom.max()))
+        rows = float(_spread(w @ np.stack([self.methods[name].rows for name in weights])))
+        # Part of what the rows show is the luck of these seeds, which is in the seeds' variance already.
+        rows = max(rows - float(w**2 @ share), 0.0)
+        df = satterthwaite([seeds.sum(), rows], [own, self._row_freedom])
+        return Effect(float(w @ mean), float(seeds.sum() + rows), float(df))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.methods)}
+
+    @cached_property
+    def _row_freedom(self) -> float:
+        groups = max(len(s.rows) for s in self.methods.values())
+        return groups - 1 if groups > 1 else np.inf  # of scores alone nothing is known about rows: over seeds only
+
+    @cached_property
+    def _arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Per method: mean, variance of it due to seeds, degrees of freedom of that, and the rows' share of it."""
+        every = list(self.methods.values())
+        posterior = [self.prior.posterior(s.variance, s.seeds - 1) for s in every]
+        n = np.array([s.seeds for s in every])
+        noise, freedom = np.array(posterior).T
+        # Of one seed it cannot be told from the rows: nothing is taken off, and the interval errs on the wide side.
+        share = np.array([s.interaction if s.seeds > 1 else 0.0 for s in every])
+        return np.array([s.mean for s in every]), noise / n, freedom, share / n
+
+    @cached_property
+    def _gram(self) -> Floats:
+        rows = np.stack([s.rows for s in self.methods.values()])
+        groups = rows.shape[1]
+        return rows @ rows.T * (groups / (groups - 1) if groups > 1 else 1.0)
+
+
+def panel(methods: Mapping[str, Summary], unit: float = 1.0, prior: Prior | None = None) -> Panel:
+    """Methods of a dataset with the prior of their variance, fitted to them unless it is given."""
+    if len({len(s.rows) for s in methods.values()}) > 1:
+        raise ValueError(
+            f"Expected methods on the same rows, but got { ({n: len(s.rows) for n, s in methods.items()}) }"
+        )
+    if prior is None:
+        every = methods.values()
+        prior = variance_prior.fit([s.variance for s in every], [s.seeds - 1 for s in every])
+    return Panel(methods, prior, unit)
+
+
+def unit(trivial: float, higher_is_better: bool) -> float:
+    """What a step of 1 in a score is worth when the trivial predictor has 0 and a perfect one 1."""
+    room = 1 - trivial if higher_is_better else trivial
+    if room <= 0:
+        raise ValueError(f"Expected the trivial score to leave room above it, but it is {trivial}")
+    return 1 / room if higher_is_better else -1 / room
+
+
+def _sums(x: Floats, groups: NDArray[Any] | None) -> Floats:
+    """Sums over groups of the last axis."""
+    if groups is None:
+        return x
+    if len(groups) != x.shape[-1]:
+        raise ValueError(f"Expected `groups` to have {x.shape[-1]} rows, but got {len(groups)}")
+    _, codes = np.unique(groups, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(codes.max() + 1))
+    return np.add.reduceat(x[..., order], starts, axis=-1)
+
+
+def _spread(rows: NDArray[Any]) -> Floats:
+    """Variance, over draws of groups, of the sum of what groups add `[..., groups]`, which are centred."""
+    groups = rows.shape[-1]
+    return (rows**2).sum(axis=-1) * (groups / (groups - 1) if groups > 1 else 1.0)
+
+
+def _root(covariance: Floats) -> Floats:
+    """A root of the covariance of deviations from the methods' mean, which is all that differences see."""
+    centred = covariance - covariance.mean(axis=0)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(centred)
+    kept = np.maximum(values, 0.0)
+    # What is left of rows without the seeds' share is partly noise, up and down; cutting off the negative half must not
+    # make the differences larger than they are on average.
+    if kept.any():
+        kept *= max(values.sum(), 0.0) / kept.sum()
+    return vectors * np.sqrt(kept)
+
+
+def _scales(rng: np.random.Generator, freedom: Floats, size: tuple[int, int]) -> Floats:
+    """Estimated over true standard deviation, drawn; 1 where the degrees of freedom are infinite."""
+    known = np.isinf(freedom)
+    drawn = np.sqrt(rng.chisquare(np.where(known, 1.0, freedom), size) / freedom)
+    return np.where(known, 1.0, drawn)
