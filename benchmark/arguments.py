@@ -133,15 +133,11 @@ def use_data(arguments: argparse.Namespace) -> None:
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The plan that the command line describes."""
-    from benchmark.matrix import DEFAULT, Matrix, read, with_arguments
+    from benchmark.matrix import DEFAULT, read, with_arguments
 
     use_data(arguments)
-    explicit = arguments.matrix is None and arguments.methods and arguments.datasets
-    matrix = read(arguments.matrix or DEFAULT)
-    if explicit:  # nothing of the default matrix is meant but its recipes
-        matrix = Matrix("command line", (), (), recipe=matrix.recipe, recipes=matrix.recipes)
     matrix = with_arguments(
-        matrix,
+        read(arguments.matrix or DEFAULT),
         method_names=arguments.methods,
         dataset_names=arguments.datasets,
         seeds=arguments.seeds,

@@ -55,17 +55,17 @@ def read(folder: Path) -> dict[str, dict[str, Floats]]:
         BoardError: If the folder has no records of the method, or predictions that cannot be read by row.
     """
     evidence = gather([folder])
-    records = [r for r in evidence.records if r.label == METHOD]
+    records = [r for r in evidence.records if r.cell.label == METHOD]
     if not records:
         raise BoardError(f"no records of {METHOD} in {folder}")
     curves = common_curves(records)
     found: dict[str, dict[str, list[Floats]]] = {}
     for record in records:
-        for pillar, weights in _pillars(record, curves.get(record.dataset, frozenset())).items():
-            values = rows.contributions(evidence.stores[record.cell], record, weights)
+        for pillar, weights in _pillars(record, curves.get(record.cell.dataset, frozenset())).items():
+            values = rows.contributions(evidence.stores[record.cell.id], record, weights)
             if values is None:
-                raise BoardError(f"{record.cell}: no predictions by row")
-            found.setdefault(pillar, {}).setdefault(record.dataset, []).append(values)
+                raise BoardError(f"{record.cell.id}: no predictions by row")
+            found.setdefault(pillar, {}).setdefault(record.cell.dataset, []).append(values)
     return {pillar: {d: np.stack(x) for d, x in own.items()} for pillar, own in found.items()}
 
 
