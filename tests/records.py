@@ -30,6 +30,8 @@ _CELL: dict[str, Any] = {
     "parameters": 0,
     "source": "",
     "protocol": "",
+    "split": "test",
+    "tuning": None,
 }
 
 

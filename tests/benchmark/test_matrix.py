@@ -56,7 +56,7 @@ def test_unknown_names_are_named(change: dict, message: str) -> None:
     ("change", "message"),
     [
         ({"methods": {"concat": {"hiden": 3}}}, "concat: no option `hiden`. Did you mean 'hidden'"),
-        ({"methods": {"concat": {"hidden": "big"}}}, "concat: `hidden` must be an integer, got 'big'"),
+        ({"methods": {"concat": {"hidden": "big"}}}, "concat: `hidden` must be an integer >= 1, got 'big'"),
         ({"methods": {"late": {"combine": "vote"}}}, "late: `combine` must be one of 'bayes', 'mean', got 'vote'"),
         ({"methods": {"transformer": {"heads": 7}}}, "transformer: `heads` must divide the width 64, got 7"),
         ({"recipe": {"epochs": 0}}, "`epochs` must be an integer >= 1, got 0"),
@@ -64,7 +64,7 @@ def test_unknown_names_are_named(change: dict, message: str) -> None:
         ({"trainer": {"device": 3}}, "no key `device`. Did you mean 'devices'"),
         ({"conditions": "standart"}, "no set of conditions named 'standart'. Did you mean 'standard'"),
         ({"conditions": ["gausian_noise"]}, "Did you mean 'gaussian_noise'"),
-        ({"datasets": [{"name": "interactions_xor", "rows": 3}]}, "`rows` to be at least 100"),
+        ({"datasets": [{"name": "interactions_xor", "rows": 3}]}, "`rows` must be an integer >= 100"),
         ({"datasets": [{"name": "interactions_xor", "row": 300}]}, "no option `row`. Did you mean 'rows'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_failed_cell_is_a_record_and_the_matrix_goes_on(polymodal: Call, matri
     assert "failed: raises on interactions_xor, seed 0: on purpose" in done.stderr
     shown = polymodal("show", by_name["raises"].cell.id)
     assert shown.returncode == 0 and "on purpose" in shown.stdout
-    shown = polymodal("show", by_name["steady"].cell)
+    shown = polymodal("show", by_name["steady"].cell.id)
     for condition, seen in (("clean", 2), ("missing:a", 1)):
         assert re.search(rf"{condition} .* modalities_seen {seen} ", shown.stdout), shown.stdout
 

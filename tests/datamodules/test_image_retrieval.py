@@ -242,7 +242,7 @@ def test_a_cell_on_inshop_is_scored_by_the_gallery(root, tmp_path):
     make_inshop(root)
     matrix = parse(
         {
-            "methods": [{"name": "skewed_mean", "kind": "none"}],
+            "methods": [{"name": "skewed_mean", "regularizer": "none"}],
             "datasets": [{"name": "inshop", "size": 8}],
             "conditions": ["missing"],
             "baselines": False,

@@ -114,7 +114,7 @@ def make_record(
             )
         )
     record = records.make_record(
-        method=re.sub(r"\W", "_", label.split("[")[0]),  # a registered name
+        method=re.sub(r"\W", "_", label.split("[")[0]).strip("_"),  # a registered name
         label=label,
         family=planted.family,
         track=planted.track,

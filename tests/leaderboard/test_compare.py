@@ -76,6 +76,7 @@ def test_the_same_method_twice_never_differs(store: Store) -> None:
 
 def test_lower_is_better_turns_the_sign(store: Store) -> None:
     for record in store.scan().records:
+        store.path(record.cell.id).unlink()
         store.write(changed(record, metric="mse", higher_is_better=False), store.predictions(record.cell.id))
     found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
     robust = next(d for d in found.differences if d.kind == "robust")
