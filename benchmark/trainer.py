@@ -147,7 +147,7 @@ class Encodings:
             for batch in self.batches:
                 batch = move_data_to_device(batch, self.device)
                 out = self.method(batch.inputs, batch.present)
-                yield Encoded(out.z, batch.present, batch.target)
+                yield Encoded(out.z, batch.present, batch.target, batch.row)
 
 
 def fit(

@@ -67,6 +67,7 @@ class Encoded(NamedTuple):
     z: Tensor
     present: Tensor
     target: Tensor
+    row: Tensor
 
 
 @dataclass(frozen=True)
