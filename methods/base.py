@@ -78,24 +78,27 @@ class Stage:
         method: Whose stations run and who is fitted.
         learn: What is fitted; empty means all of `method`. Everything else is frozen and in eval mode.
         loss: "terms": the named terms replace the task loss (contrastive, hard gates).
-        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used.
+        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used;
+            "last" takes the last one, for a probe that must not look at validation rows.
         terms: Functions (output, batch) -> named loss terms; None means `method.auxiliary`.
         augment: (batch, key) -> batch, a pure function of both; only on the augmented track.
         solve: Receives a re-iterable stream of the frozen, encoded training split.
         rates: Multiples of the recipe's learning rate for some parameters, which also escape weight decay (proxies).
         stop_early: False runs all epochs: twins that must be compared at equal steps.
+        epochs: At most, where the recipe allows more: a probe is short.
     """
 
     method: Method
     name: str = "train"
     learn: tuple[nn.Module | nn.Parameter, ...] = ()
     loss: Literal["task", "terms"] = "task"
-    select: Literal["metric", "loss"] = "metric"
+    select: Literal["metric", "loss", "last"] = "metric"
     terms: tuple[Callable[[Output, Batch], dict[str, Tensor]], ...] | None = None
     augment: Callable[[Batch, int], Batch] | None = None
     solve: Callable[[Iterable[Encoded]], None] | None = None
     rates: tuple[tuple[nn.Module | nn.Parameter, float], ...] = ()
     stop_early: bool = True
+    epochs: int | None = None
 
 
 class Method(LightningModule, ABC):
