@@ -62,6 +62,7 @@ class CoAttention(Wrapper):
     """
 
     family = "attention"
+    separable = False
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {},
         {"pooling": "sparsemax"},
