@@ -10,6 +10,7 @@ from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.mixing import embrace
+from methods.parts.global_noise import own_uniforms
 
 
 @register("embrace")
@@ -37,5 +38,5 @@ class Embrace(Method):
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
         docked = torch.stack([dock(x) for dock, x in zip(self.dock, z.unbind(dim=1), strict=True)], dim=1)
-        drawn = torch.rand_like(docked[:, 0], dtype=torch.float32) if self.training and self.sample else None
+        drawn = own_uniforms(docked[:, 0].float()) if self.training and self.sample else None
         return embrace(docked, present, drawn)

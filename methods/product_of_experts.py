@@ -11,6 +11,7 @@ from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, register
 from methods.functional.mixing import gaussian_kl, product_of_experts
 from methods.parts.decisions import present_rows_mean, row_losses
+from methods.parts.global_noise import own_normals
 
 MOST_LOG_VARIANCE = 8.0
 
@@ -51,11 +52,7 @@ class ProductOfExperts(Method):
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
         mu, log_var, _ = self.product(z, present)
-        return self.draw(mu, log_var)
-
-    def draw(self, mu: Tensor, log_var: Tensor) -> Tensor:
-        """A sample in training, the mean in testing."""
-        return mu + torch.randn_like(mu) * (log_var / 2).exp() if self.training else mu
+        return mu + own_normals(mu) * (log_var / 2).exp() if self.training else mu
 
     def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         terms = {}
@@ -73,7 +70,9 @@ class ProductOfExperts(Method):
             only = torch.zeros_like(batch.present)
             only[:, m] = batch.present[:, m]
             mu, log_var, _ = self.product(out.z, only)
-            logits = self.predict(self.draw(mu, log_var)).unsqueeze(1)
+            # A sample in training, as in `fuse`, but here are the rows of all ranks.
+            read = mu + torch.randn_like(mu) * (log_var / 2).exp() if self.training else mu
+            logits = self.predict(read).unsqueeze(1)
             loss = row_losses(self.task, logits, batch.target).squeeze(1)
             losses.append(loss + self.beta * gaussian_kl(mu, log_var))
         return present_rows_mean(torch.stack(losses, dim=1), batch.present)

@@ -20,8 +20,8 @@ class RowMemory:
     def add(self, row: Tensor, values: Tensor, present: Tensor) -> None:
         """Take in `[B, M]` values of the given rows, where present."""
         self._grow(row, values)
-        self._total.index_add_(0, row, torch.where(present, values.detach().float(), 0.0))
-        self._count.index_add_(0, row, present.float())
+        self._total.index_add_(0, row, torch.where(present, values.detach(), 0.0))
+        self._count.index_add_(0, row, present.to(self._count.dtype))
 
     def relative(self, row: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """The rows' means, from 0 to 1 between the least and the largest of all rows, and which were seen: `[B, M]`."""
@@ -44,6 +44,6 @@ class RowMemory:
         if rows > len(self._total):
             for name in ("_total", "_count"):
                 old = getattr(self, name)
-                new = torch.zeros(rows, like.shape[1], device=like.device)
+                new = torch.zeros(rows, like.shape[1], dtype=like.dtype, device=like.device)
                 new[: len(old)] = old if len(old) else 0.0
                 setattr(self, name, new)
