@@ -61,13 +61,15 @@ class DistilledMissing(Wrapper):
         assert batch.corrupted is not None
         with torch.no_grad():  # going missing clears `present`, and the inputs are still there
             taught = self.teacher(batch.inputs, batch.present | batch.corrupted)
-        unsure = all_rows(taught.logits) if self.task.target in ("multiclass", "retrieval") else None
-        loss = margin_distillation(all_rows(out.fused), all_rows(taught.fused), unsure, self.by)
-        return {"distil": self.distil * loss}
+        found = (out.fused, taught.fused, taught.logits)
+        # Gathered only while training: then all ranks step together.
+        student, teacher, logits = (all_rows(x) for x in found) if torch.is_grad_enabled() else found
+        unsure = logits if self.task.target in ("multiclass", "retrieval") else None
+        return {"distil": self.distil * margin_distillation(student, teacher, unsure, self.by)}
 
     def own_terms(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The base's, on the rows of all ranks unless it gathers them itself."""
-        if world()[1] > 1 and not self.base.gathers:
+        if world()[1] > 1 and torch.is_grad_enabled() and not self.base.gathers:
             out, batch = global_batch(out, batch)
         return self.base.auxiliary(out, batch)
 
