@@ -50,7 +50,7 @@ class Bottleneck(Method):
         check_heads(heads, width)
         if fusion_layer >= layers:
             raise ValueError(f"`fusion_layer` must be below `layers`, {layers}, got {fusion_layer}")
-        self.fusion_layer = fusion_layer
+        self.depth, self.fusion_layer = layers, fusion_layer
         self.start = nn.ParameterDict({name: nn.Parameter(torch.randn(width) * 0.02) for name in task.names})
         # Without tokens to share there is nothing to learn.
         self.shared = nn.Parameter(torch.randn(bottlenecks, width) * 0.02) if bottlenecks else None
@@ -67,7 +67,7 @@ class Bottleneck(Method):
         own = {n: torch.cat([self.start[n].expand(rows, 1, -1), with_positions(tokens[n].x)], dim=1) for n in names}
         hidden = {n: ~_first_visible(visible_tokens(tokens[n], here[:, m])) for m, n in enumerate(names)}
         between = None if self.shared is None else self.shared.expand(rows, -1, -1)
-        for depth in range(len(next(iter(self.layers.values())))):
+        for depth in range(self.depth):
             if between is None or depth < self.fusion_layer:
                 own = {n: self._layer(n, depth)(own[n], src_key_padding_mask=hidden[n]) for n in names}
             else:

@@ -98,13 +98,13 @@ class CoAttention(Wrapper):
         tokens = self.base.encode(inputs, present)
         seen = {n: visible_tokens(tokens[n], present[:, m]) for m, n in enumerate(self.task.names)}
         guide = tokens[self.guide].x
-        for unit in self.units[self.guide]:
+        for unit in self.units[self.guide].children():
             guide = unit(guide, seen[self.guide])
         found = {self.guide: guide}
         for name in self.task.names:
             if name != self.guide:
                 x = tokens[name].x
-                for unit in self.units[name]:
+                for unit in self.units[name].children():
                     x = unit(x, seen[name], guide, seen[self.guide])
                 found[name] = x
         return {name: tokens[name]._replace(x=found[name]) for name in self.task.names}

@@ -99,14 +99,14 @@ class CrossAttention(Method):
                 heard = torch.stack([self.listen(names[j], name, x, placed, seen) for j in sources], dim=1)
                 here = present[:, sources]
                 x = torch.where(here.any(dim=1)[:, None, None], present_mean(heard, here).to(x.dtype), x)
-            for layer in self.memory[name]:
+            for layer in self.memory[name].children():
                 x = layer(x, src_key_padding_mask=~one_visible(seen[name]))
             summaries[name] = tokens[name]._replace(x=x)
         return super().pool(summaries, present)
 
     def listen(self, source: str, name: str, x: Tensor, placed: dict[str, Tensor], seen: dict[str, Tensor]) -> Tensor:
         """Modality `name` after what `source` had to say."""
-        for block in self.cross[_direction(source, name)]:
+        for block in self.cross[_direction(source, name)].children():
             x = block(x, placed[source], seen[source])
         return x
 

@@ -63,7 +63,7 @@ class Film(Additive):
             for m, name in enumerate(self.task.names):
                 if name in tokens:
                     x = tokens[name].x
-                    change = modulate(project[name](x), scale[:, m : m + 1], shift[:, m : m + 1])
+                    change = modulate(project.get_submodule(name)(x), scale[:, m : m + 1], shift[:, m : m + 1])
                     tokens = {**tokens, name: tokens[name]._replace(x=x + change.relu())}
         return super().pool(tokens, present)
 

@@ -95,10 +95,10 @@ class GradientBlending(Wrapper):
 
     def measure(self, train: Iterable[Encoded]) -> tuple[Tensor, Tensor]:
         """Mean losses of the heads over rows that probes learn from, and over held-out ones: `[M + 1]` each."""
-        total, count = torch.zeros(2, len(self.blend)), torch.zeros(2, len(self.blend))
+        total, count = torch.zeros(2, 2, len(self.blend), dtype=torch.float64)
         for batch in train:
             logits = self.base.predict(self.base.fuse(batch.z, batch.present))
-            losses = self.losses(batch.z, logits, batch.target).cpu()
+            losses = self.losses(batch.z, logits, batch.target).cpu().double()
             has = torch.cat([batch.present, torch.ones_like(batch.present[:, :1])], dim=1).cpu()
             held = self.is_held_out(batch.row).cpu()
             for part, rows in enumerate((~held, held)):
@@ -120,10 +120,11 @@ class GradientBlending(Wrapper):
 
     def end_joint(self, train: Iterable[Encoded]) -> None:
         """Measure the base after its probe, go back to the beginning, and weigh the heads."""
-        after = [torch.cat([single[:-1], joint[-1:]])
-                 for single, joint in zip(self._measured["singles"], self.measure(train), strict=True)]  # fmt: skip
+        train_before, held_before = self._measured["before"]
+        singles, joint = self._measured["singles"], self.measure(train)
+        train_after, held_after = (torch.cat([s[:-1], j[-1:]]) for s, j in zip(singles, joint, strict=True))
         self.load_state_dict(self._start)
-        self.blend.copy_(blending_weights(*self._measured["before"], *after))
+        self.blend.copy_(blending_weights(train_before, held_before, train_after, held_after))
         self._start, self._measured = {}, {}
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:

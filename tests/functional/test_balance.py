@@ -64,8 +64,10 @@ def test_nothing_to_compare_with_keeps_the_pace() -> None:
 
 def test_blending_vector() -> None:
     given, params, wanted = vector("gradient_blending_0")
-    losses = (given[k] for k in ("train_before", "held_before", "train_after", "held_after"))
-    close(balance.blending_weights(*losses, params["floor"]), wanted["weights"])
+    weights = balance.blending_weights(
+        given["train_before"], given["held_before"], given["train_after"], given["held_after"], params["floor"]
+    )
+    close(weights, wanted["weights"])
 
 
 def test_blending_equals_a_loop() -> None:

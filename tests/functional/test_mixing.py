@@ -44,7 +44,9 @@ def spoiled(x: Tensor, present: Tensor = PRESENT) -> Tensor:
 def test_film_vector() -> None:
     v, wanted = vector("film_0")
     y, scale, shift = mixing.film(v["z"], v["scale_weight"], v["shift_weight"], v["present"])
-    close(y, wanted["y"]), close(scale, wanted["scale"]), close(shift, wanted["shift"])
+    close(y, wanted["y"])
+    close(scale, wanted["scale"])
+    close(shift, wanted["shift"])
 
 
 def test_film_equals_a_loop_and_ignores_the_absent() -> None:
@@ -56,7 +58,8 @@ def test_film_equals_a_loop_and_ignores_the_absent() -> None:
             for j in range(3):
                 if j != m and PRESENT[b, j]:
                     a, c = a + g[m, j] @ z[b, j], c + s[m, j] @ z[b, j]
-            close(scale[b, m], a), close(shift[b, m], c)
+            close(scale[b, m], a)
+            close(shift[b, m], c)
             close(y[b, m], (1 + a) * z[b, m] + c if PRESENT[b, m] else torch.zeros_like(a))
 
 
@@ -92,7 +95,9 @@ def test_embrace_has_the_mean_as_its_expectation() -> None:
 def test_product_of_experts_vector() -> None:
     v, wanted = vector("product_of_experts_0")
     mu, log_var, weights = mixing.product_of_experts(v["mu"], v["log_var"], v["present"])
-    close(mu, wanted["mu"]), close(log_var, wanted["log_var"]), close(weights, wanted["weights"])
+    close(mu, wanted["mu"])
+    close(log_var, wanted["log_var"])
+    close(weights, wanted["weights"])
     close(mixing.gaussian_kl(mu, log_var), wanted["kl"])
 
 

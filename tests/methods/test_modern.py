@@ -203,7 +203,8 @@ def test_film_starts_as_its_twin_and_hears_only_the_others() -> None:
     film, twin = build(Film, task), build(Film, task, condition="none")
     twin.load_state_dict(film.state_dict(), strict=False)
     close(film(batch.inputs).logits, twin(batch.inputs).logits)
-    nn.init.normal_(film.scale[0]), nn.init.normal_(film.shift[0])
+    nn.init.normal_(film.scale[0])
+    nn.init.normal_(film.shift[0])
     tokens = film.tokenize(batch.inputs, batch.present)
     z = film.pool(tokens, batch.present)
     means = Method.pool(film, tokens, batch.present)
@@ -276,6 +277,7 @@ def test_without_bottlenecks_nothing_is_exchanged() -> None:
 def test_co_attention_unit_equals_the_equations_and_an_absent_guide_is_silent() -> None:
     torch.manual_seed(0)
     unit, x, guide = Unit(8, 2, 0.0, guided=True), torch.randn(3, 5, 8), torch.randn(3, 4, 8)
+    assert unit.ask is not None
     every, seen = torch.ones(3, 5, dtype=torch.bool), torch.ones(3, 4, dtype=torch.bool)
     y = unit.norms[0](x + unit.look.attention(x, x, x)[0])
     told = unit.norms[1](y + unit.ask.attention(y, guide, guide)[0])
@@ -307,7 +309,8 @@ def test_embrace_tests_with_the_expectation_of_its_training() -> None:
     samples = torch.stack([method.fuse(z, present) for _ in range(4000)])
     docked = torch.stack([dock(z[:, m]) for m, dock in enumerate(method.dock)], dim=1)
     mean = method.train(False).fuse(z, present)
-    close(mean[0], docked[0, [0, 2]].mean(dim=0)), close(mean[1:], docked[1:].mean(dim=1))
+    close(mean[0], docked[0, [0, 2]].mean(dim=0))
+    close(mean[1:], docked[1:].mean(dim=1))
     assert (samples.mean(dim=0) - mean).abs().max() < 0.1
     assert ((samples[:, 0].unsqueeze(1) == docked[0, [0, 2]]).any(dim=1)).all(), "copies, of those that are present"
 
@@ -407,7 +410,7 @@ def test_blending_goes_back_to_its_beginning_and_weighs_what_it_measured() -> No
         assert name == "blend" or torch.equal(value, start[name]), name
     before, singles, joint = measured
     after = [torch.cat([s[:2], j[2:]]) for s, j in zip(singles, joint, strict=True)]
-    close(method.blend, blending_weights(*before, *after))
+    close(method.blend, blending_weights(before[0], before[1], after[0], after[1]).float())
 
 
 def test_probes_do_not_learn_from_held_out_rows_and_training_does() -> None:
@@ -418,13 +421,13 @@ def test_probes_do_not_learn_from_held_out_rows_and_training_does() -> None:
     other = batch._replace(target=torch.where(held, (batch.target + 1) % 3, batch.target))
     out = method(batch.inputs)
     for term, changes in ((method.singles, False), (method.joint, False), (method.blended, True)):
-        a, b = (sum(term(out, given).values()) for given in (batch, other))
+        a, b = (torch.stack(list(term(out, given).values())).sum() for given in (batch, other))
         assert torch.equal(a, b) is not changes
     learnt, held_out = method.measure(Encodings(method, Probe().ordered("train")))
     z, logits = out.z, out.logits
     cross_entropy = nn.functional.cross_entropy
-    close(held_out[2], cross_entropy(logits[held], batch.target[held]))
-    close(learnt[0], cross_entropy(method.decisions(z)[~held, 0], batch.target[~held]))
+    close(held_out[2].float(), cross_entropy(logits[held], batch.target[held]))
+    close(learnt[0].float(), cross_entropy(method.decisions(z)[~held, 0], batch.target[~held]))
 
 
 def test_the_teacher_is_the_bases_own_cell_and_sees_complete_rows() -> None:
