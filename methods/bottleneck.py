@@ -31,7 +31,7 @@ class Bottleneck(Method):
         share: One transformer for all modalities: the parameters of `transformer`.
     """
 
-    family = "attention"
+    family = "fusion"
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"bottlenecks": 0}, {"share": True, "fusion_layer": 0})
 
     def __init__(

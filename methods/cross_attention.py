@@ -57,7 +57,7 @@ class CrossAttention(Method):
         memory: Self-attention layers after them.
     """
 
-    family = "attention"
+    family = "fusion"
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"layers": 2, "memory": 0, "dropout": 0.1})
 
     def __init__(
