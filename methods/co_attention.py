@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Base, Recipe, Stage, Tokens, Wrapper, methods, register
-from methods.parts.attention import Attended, AttentionMethod
 from methods.parts.token_attention import Attend, check_heads, visible_tokens
 
 Pooling = Literal["softmax", "sparsemax", "continuous_softmax", "continuous_sparsemax", "mixture"]
@@ -108,11 +107,6 @@ class CoAttention(Wrapper):
                     x = unit(x, seen[name], guide, seen[self.guide])
                 found[name] = x
         return {name: tokens[name]._replace(x=found[name]) for name in self.task.names}
-
-    def attention(self, tokens: dict[str, Tokens], present: Tensor) -> dict[str, Attended]:
-        """Of the pooling, for `polymodal attend`."""
-        assert isinstance(self.base, AttentionMethod)
-        return self.base.attention(tokens, present)
 
     def stages(self) -> tuple[Stage, ...]:
         return (Stage(self),)  # the base's own stage would train the pooling without the units

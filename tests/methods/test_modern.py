@@ -295,7 +295,7 @@ def test_co_attention_is_guided_by_the_text_and_pools_as_asked() -> None:
     assert torch.equal(tokens["question"].x, other["question"].x), "nobody guides the guide"
     asked = method.tokenize({**batch.inputs, "question": batch.inputs["question"].flip(0)}, batch.present)
     assert not torch.allclose(tokens["image"].x, asked["image"].x)
-    assert set(method.attention(tokens, batch.present)) == {"image", "question"}
+    assert set(method.base.attention(tokens, batch.present)) == {"image", "question"}
 
 
 # ---- vectors --------------------------------------------------------------------------------------------------------
