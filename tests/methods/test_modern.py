@@ -156,8 +156,11 @@ def test_modulation_slows_whoever_is_ahead() -> None:
 def test_a_stage_may_be_shorter_than_the_recipe_and_keep_its_last_epoch() -> None:
     class Short(Paced):
         def stages(self) -> tuple[Stage, ...]:
-            last = Stage(self, "last", epochs=3, select="last", stop_early=False)
+            last = Stage(self, "last", epochs=3, select="last", stop_early=False, terms=(self.worse,))
             return (last, Stage(self, "many", epochs=100, stop_early=False))
+
+        def worse(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+            return {"worse": out.z.sum() * 0 + 10 * self.current_epoch}
 
     datamodule = Probe()
     method = Short(datamodule.task, replace(RECIPE, epochs=5, lr=0.3))
@@ -357,10 +360,14 @@ def test_the_joint_loss_does_not_teach_the_weights(cls: type[Method]) -> None:
     z = method(batch.inputs).z.detach()
     weights, decisions = method.weights(z, batch.present), method.decisions(z)
     close(method.fuse(z, batch.present), (weights.unsqueeze(-1) * decisions).sum(dim=1))
-    head = method.decisions.heads[0].weight
-    (got,) = torch.autograd.grad(method.fuse(z, batch.present).sum(), head)
+    parameters = list(method.parameters())
     constant = (weights.detach().unsqueeze(-1) * decisions).sum()
-    close(got, torch.autograd.grad(constant, head)[0])
+    got, wanted = (
+        torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+        for total in (method.fuse(z, batch.present).sum(), constant)
+    )
+    for a, b in zip(got, wanted, strict=True):
+        close(a, b)
 
 
 def test_confidence_is_regressed_without_moving_the_encoders() -> None:
