@@ -101,7 +101,7 @@ class BestEpoch(Callback):
         score = self.sign * float(trainer.callback_metrics[self.monitor])
         if trainer.world_size > 1:  # ranks that disagreed in the last bit would part for ever
             score = trainer.strategy.broadcast(score)
-        if score > self.score:
+        if score > self.score or self.stage.select == "last":
             self.score, self.epoch = score, trainer.current_epoch
             self._keep(pl_module)
         elif self.stage.stop_early and trainer.current_epoch - self.epoch >= self.patience:
@@ -148,7 +148,7 @@ class Encodings:
             for batch in self.batches:
                 batch = move_data_to_device(batch, self.device)
                 out = self.method(batch.inputs, batch.present)
-                yield Encoded(out.z, batch.present, batch.target)
+                yield Encoded(out.z, batch.present, batch.target, batch.row)
 
 
 def fit(
@@ -248,7 +248,8 @@ def _train(
 ) -> dict[str, Any]:
     recipe = stage.method.recipe
     best = BestEpoch(stage, recipe.patience)
-    trainer = make_trainer(options, max_epochs=recipe.epochs, callbacks=[best, *callbacks], logger=logger)
+    epochs = recipe.epochs if stage.epochs is None else min(stage.epochs, recipe.epochs)
+    trainer = make_trainer(options, max_epochs=epochs, callbacks=[best, *callbacks], logger=logger)
     trainer.fit(stage.method, datamodule.train_dataloader(), datamodule.val_dataloader())
     return {
         "epochs": trainer.current_epoch,

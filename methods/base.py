@@ -66,6 +66,7 @@ class Encoded(NamedTuple):
     z: Tensor
     present: Tensor
     target: Tensor
+    row: Tensor
 
 
 @dataclass(frozen=True)
@@ -76,24 +77,27 @@ class Stage:
         method: Whose stations run and who is fitted.
         learn: What is fitted; empty means all of `method`. Everything else is frozen and in eval mode.
         loss: "terms": the named terms replace the task loss (contrastive, hard gates).
-        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used.
+        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used;
+            "last" takes the last one, for a probe that must not look at validation rows.
         terms: Functions (output, batch) -> named loss terms; None means `method.auxiliary`.
         augment: (batch, key) -> batch, a pure function of both; only on the augmented track.
         solve: Receives a re-iterable stream of the frozen, encoded training split.
         rates: Multiples of the recipe's learning rate for some parameters, which also escape weight decay (proxies).
         stop_early: False runs all epochs: twins that must be compared at equal steps.
+        epochs: At most, where the recipe allows more: a probe is short.
     """
 
     method: Method
     name: str = "train"
     learn: tuple[nn.Module | nn.Parameter, ...] = ()
     loss: Literal["task", "terms"] = "task"
-    select: Literal["metric", "loss"] = "metric"
+    select: Literal["metric", "loss", "last"] = "metric"
     terms: tuple[Callable[[Output, Batch], dict[str, Tensor]], ...] | None = None
     augment: Callable[[Batch, int], Batch] | None = None
     solve: Callable[[Iterable[Encoded]], None] | None = None
     rates: tuple[tuple[nn.Module | nn.Parameter, float], ...] = ()
     stop_early: bool = True
+    epochs: int | None = None
 
 
 class Method(LightningModule, ABC):
@@ -190,6 +194,13 @@ class Method(LightningModule, ABC):
         """How much each modality counts, [B, M], for methods that weigh modalities: pure, called by `fuse`, audited."""
         return None
 
+    def pace(self, out: Output, batch: Batch) -> Tensor | None:
+        """Multiples of the learning rate of each modality's encoder for this step, [M]; None leaves all as they are.
+
+        Called without gradient, on the rows of all ranks. Not a factor of gradients, which AdamW would divide out.
+        """
+        return None
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         """Numbers of interest per row or per batch; their mean under each condition goes into the record."""
         return {}
@@ -257,6 +268,9 @@ class Method(LightningModule, ABC):
         terms = self.objective(out, batch)
         loss = torch.stack([t.float() for t in terms.values()]).sum() if len(terms) > 1 else next(iter(terms.values()))
         self._note(terms, loss)
+        if self._is_paced():
+            with torch.no_grad():
+                self._set_pace(self.pace(out, batch))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -299,6 +313,11 @@ class Method(LightningModule, ABC):
             own = [p for p in _parameters(part) if p.requires_grad]
             special.update(map(id, own))
             groups.append({"params": own, "lr": recipe.lr * multiple, "weight_decay": 0.0})
+        if self._is_paced():
+            for m, encoder in enumerate(modality_encoders(self)):
+                own = [p for p in encoder.parameters() if p.requires_grad and id(p) not in special]
+                special.update(map(id, own))
+                groups.append({"params": own, "modality": m})
         rest = [p for p in self.parameters() if p.requires_grad and id(p) not in special]
         groups.insert(0, {"params": rest})
         groups = [g for g in groups if g["params"]]
@@ -345,8 +364,18 @@ class Method(LightningModule, ABC):
         return self._stage
 
     def _has_terms(self, stage: Stage) -> bool:
-        """Whether anything is added to, or stands instead of, the task loss."""
-        return stage.terms is not None or type(self).auxiliary is not Method.auxiliary
+        """Whether anything but the mean of the rows' task losses is computed from a batch."""
+        return stage.terms is not None or type(self).auxiliary is not Method.auxiliary or self._is_paced()
+
+    def _is_paced(self) -> bool:
+        return type(self).pace is not Method.pace
+
+    def _set_pace(self, pace: Tensor | None) -> None:
+        """The learning rate of each modality's encoder, for the step that follows."""
+        multiples = [1.0] * len(self.task.modalities) if pace is None else pace.tolist()
+        for group in self.trainer.optimizers[0].param_groups:
+            if "modality" in group:
+                group["lr"] = self.recipe.lr * multiples[group["modality"]]
 
     def _note(self, terms: dict[str, Tensor], loss: Tensor) -> None:
         """Sum the terms on the device; nothing is logged, and nothing waits for the device, in a step."""
@@ -426,6 +455,13 @@ class Wrapper(Method):
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         base = options.get("base", inspect.signature(cls).parameters["base"].default)
         return methods.get(base.name).applies_to(task, base.options)
+
+
+def modality_encoders(method: Method) -> list[nn.Module]:
+    """The encoder of each modality, in order; of a wrapper, those of its base."""
+    while isinstance(method, Wrapper):
+        method = method.base
+    return [method.encoders.get_submodule(name) for name in method.task.names]
 
 
 def _keep(x: Tensor, present: Tensor) -> Tensor:

@@ -440,10 +440,10 @@ def test_absent_rows_are_left_out_of_the_summary() -> None:
         present = batch.present.clone()
         present[50:, 0] = False
         with torch.no_grad():
-            return [Encoded(method(batch.inputs, present).z, present, batch.target)]
+            return [Encoded(method(batch.inputs, present).z, present, batch.target, batch.row)]
 
     def kept(split: Any) -> list[Encoded]:
-        return [Encoded(e.z[:50], e.present[:50], e.target[:50]) for e in stream(split)]
+        return [Encoded(*(part[:50] for part in e)) for e in stream(split)]
 
     found, few = (method.summary(s("train"), s("test")) for s in (stream, kept))
     for key in ("recall_at_5", "correlation_sum", "mean_cosine_a", "probe_a"):

@@ -170,9 +170,8 @@ def test_applies_to_one_class_per_row():
 def encoded(rows: int, seed: int) -> list[Encoded]:
     generator = torch.Generator().manual_seed(seed)
     z = torch.randn(rows, 2, 8, generator=generator)
-    return [
-        Encoded(part, torch.ones(len(part), 2, dtype=torch.bool), torch.arange(len(part)) % 6) for part in z.split(18)
-    ]
+    present, row = torch.ones(rows, 2, dtype=torch.bool), torch.arange(rows)
+    return [Encoded(z[r], present[r], torch.arange(len(r)) % 6, r) for r in row.split(18)]
 
 
 def test_summary_flags_a_collapse():
