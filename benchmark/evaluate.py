@@ -84,16 +84,21 @@ def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[
 
 
 def _clean_table(method: Method, rows: Batches, device: torch.device) -> dict[str, Tokens]:
-    """The clean tokens of all rows; none if they take much memory, or if inputs are absent: these have zeros'."""
+    """The clean tokens of all rows, of modalities with several.
+
+    None if they take much memory, or if inputs are absent: their tokens are those of zeros. A single token costs as
+    little to encode again as to look up, and is then rounded as in any other batch of so many rows.
+    """
     if not method.separable or not bool(rows.present.all()):
         return {}
     parts: dict[str, list[Tokens]] = {}
     for batch in rows:
         batch = move_data_to_device(batch, device)
         made = method.tokenize(batch.inputs, batch.present, full=True)
-        if not parts and sum(t.x.nbytes for t in made.values()) / len(batch.row) * rows.rows > TABLE_BYTES:
+        many = {name: tokens for name, tokens in made.items() if tokens.x.shape[1] > 1}
+        if not many or sum(t.x.nbytes for t in many.values()) / len(batch.row) * rows.rows > TABLE_BYTES:
             return {}
-        for name, tokens in made.items():
+        for name, tokens in many.items():
             parts.setdefault(name, []).append(tokens)
     return {name: _joined(found) for name, found in parts.items()}
 
@@ -112,7 +117,7 @@ class _View:
     """One batch of test rows, and its tokens under the conditions met so far.
 
     Attributes:
-        table: Clean tokens of the whole split, where there is room for them.
+        table: Clean tokens of the whole split, of some modalities.
     """
 
     method: Method
@@ -140,11 +145,12 @@ class _View:
         return self.method.complete(tokens, present), present
 
     def _clean_tokens(self) -> dict[str, Tokens]:
-        if not self._clean and self.table:
+        if not self._clean:
             here = slice(int(self.batch.row[0]), int(self.batch.row[-1]) + 1)  # a split is swept in order
-            self._clean = {name: _rows_of(tokens, here) for name, tokens in self.table.items()}
-        elif not self._clean:
-            self._clean = self.method.tokenize(self.batch.inputs, self.batch.present)
+            known = {name: _rows_of(tokens, here) for name, tokens in self.table.items()}
+            inputs = {name: x for name, x in self.batch.inputs.items() if name not in known}
+            found = known | (self.method.tokenize(inputs, self.batch.present) if inputs else {})
+            self._clean = {name: found[name] for name in self.method.task.names if name in found}
         return self._clean
 
     def _changed(self, condition: Condition) -> dict[str, str]:
