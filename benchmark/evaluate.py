@@ -77,8 +77,10 @@ def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[
     united = {(m.name, catalogue(m.kind)[0]) for m in datamodule.raw.modalities}
 
     def key(c: Condition) -> tuple[str, str, int, bool]:
-        what = (c.modality or "", c.corruption or c.kind)
-        return (*(("", "joint") if what in united else what), c.severity, c.kind == "joint")
+        modality, corruption = c.modality or "", c.corruption or c.kind
+        if (modality, corruption) in united:
+            modality, corruption = "", "joint"
+        return modality, corruption, c.severity, c.kind == "joint"
 
     return [list(group) for _, group in groupby(sorted(conditions, key=key), key=lambda c: key(c)[:2])]
 
