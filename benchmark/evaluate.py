@@ -1,15 +1,16 @@
 """The sweep: every condition of a cell from one trained model in one pass over the test rows.
 
 Only what a condition changes is computed again: a corrupted modality is re-encoded alone where the method allows it,
-a joint
-condition reuses the tokens of the single ones, a missing modality costs no encoding at all. Memory is that of one
-batch and one compact prediction per row and condition.
+a joint condition reuses the tokens of the single ones, a misaligned row has the clean tokens of another, a missing
+modality costs no encoding at all. Memory is that of one batch, of the split's clean tokens if these are few, and of one
+compact prediction per row and condition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,17 @@ import torch
 from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor
 
-from datamodules.base import DataModule, SplitName
-from datamodules.corruptions import catalogue, corruption_key, drop_modalities
-from datamodules.spec import Batch
+from benchmark.conditions import befalling
+from datamodules.base import Batches, DataModule, SplitName
+from datamodules.corruptions import Draw, catalogue, corruption_key, drop_modalities, severities
+from datamodules.corruptions.every import donors
+from datamodules.corruptions.noise import remembered
+from datamodules.spec import Batch, Modality
 from leaderboard.record import Condition, Measured, finite
 from methods.base import Method, Output, Tokens
 
 BINS = 15  # equal-mass bins of the expected calibration error
+TABLE_BYTES = 2**28  # of a split's clean tokens; of more, misaligned rows are encoded again instead
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,16 @@ def sweep(
     device = device or torch.device("cpu")
     method.to(device).train(False)
     rows = datamodule.ordered(split)
-    # Severity by severity, singles before the joint that reuses their tokens: only one severity is kept.
-    order = sorted(conditions, key=lambda c: (c.severity, c.kind == "joint"))
+    groups = _grouped(conditions, datamodule)
     tallies = {c.id: _Tally(method, keep_probabilities=c.kind == "clean") for c in conditions}
     with torch.inference_mode():
+        table = _clean_table(method, rows, device) if any(c.kind == "misaligned" for c in conditions) else {}
         for batch in rows:
-            view = _View(method, datamodule, split, move_data_to_device(batch, device))
-            for condition in order:
-                tallies[condition.id].add(*view.under(condition), view.batch.target)
+            view = _View(method, datamodule, split, move_data_to_device(batch, device), table)
+            for group in groups:
+                with remembered():
+                    for condition in group:
+                        tallies[condition.id].add(*view.under(condition), view.batch.target)
     target, slices, gallery = rows.split.target, rows.split.slices or {}, rows.split.gallery
     measured = tuple(c.measured(**tallies[c.id].measure(target, slices, gallery)) for c in conditions)
     arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
@@ -61,14 +68,65 @@ def sweep(
     return Swept(measured, arrays)
 
 
+def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[list[Condition]]:
+    """The conditions in groups that share their noise: the severities of one corruption of one modality.
+
+    The corruptions that the joint condition unites are one group, severity by severity, singles before the joint that
+    reuses their tokens: those of one severity are kept.
+    """
+    united = {(m.name, catalogue(m.kind)[0]) for m in datamodule.raw.modalities}
+
+    def key(c: Condition) -> tuple[str, str, int, bool]:
+        modality, corruption = c.modality or "", c.corruption or c.kind
+        if (modality, corruption) in united:
+            modality, corruption = "", "joint"
+        return modality, corruption, c.severity, c.kind == "joint"
+
+    return [list(group) for _, group in groupby(sorted(conditions, key=key), key=lambda c: key(c)[:2])]
+
+
+def _clean_table(method: Method, rows: Batches, device: torch.device) -> dict[str, Tokens]:
+    """The clean tokens of all rows, of modalities with several.
+
+    None if they take much memory, or if inputs are absent: their tokens are those of zeros. A single token costs as
+    little to encode again as to look up, and is then rounded as in any other batch of so many rows.
+    """
+    if not method.separable or not bool(rows.present.all()):
+        return {}
+    parts: dict[str, list[Tokens]] = {}
+    for batch in rows:
+        batch = move_data_to_device(batch, device)
+        made = method.tokenize(batch.inputs, batch.present, full=True)
+        many = {name: tokens for name, tokens in made.items() if tokens.x.shape[1] > 1}
+        if not many or sum(t.x.nbytes for t in many.values()) / len(batch.row) * rows.rows > TABLE_BYTES:
+            return {}
+        for name, tokens in many.items():
+            parts.setdefault(name, []).append(tokens)
+    return {name: _joined(found) for name, found in parts.items()}
+
+
+def _joined(parts: list[Tokens]) -> Tokens:
+    masks = [t.mask for t in parts if t.mask is not None]
+    return Tokens(torch.cat([t.x for t in parts]), parts[0].grid, torch.cat(masks) if masks else None)
+
+
+def _rows_of(tokens: Tokens, rows: Tensor | slice) -> Tokens:
+    return tokens._replace(x=tokens.x[rows], mask=None if tokens.mask is None else tokens.mask[rows])
+
+
 @dataclass
 class _View:
-    """One batch of test rows, and its tokens under the conditions met so far."""
+    """One batch of test rows, and its tokens under the conditions met so far.
+
+    Attributes:
+        table: Clean tokens of the whole split, of some modalities.
+    """
 
     method: Method
     datamodule: DataModule
     split: SplitName
     batch: Batch
+    table: Mapping[str, Tokens]
     _clean: dict[str, Tokens] = field(default_factory=dict)
     _kept: dict[str, Any] = field(default_factory=dict)  # corrupted modalities of the current severity
     _severity: int = 0
@@ -90,16 +148,17 @@ class _View:
 
     def _clean_tokens(self) -> dict[str, Tokens]:
         if not self._clean:
-            self._clean = self.method.tokenize(self.batch.inputs, self.batch.present)
+            here = slice(int(self.batch.row[0]), int(self.batch.row[-1]) + 1)  # a split is swept in order
+            known = {name: _rows_of(tokens, here) for name, tokens in self.table.items()}
+            inputs = {name: x for name, x in self.batch.inputs.items() if name not in known}
+            found = known | (self.method.tokenize(inputs, self.batch.present) if inputs else {})
+            self._clean = {name: found[name] for name in self.method.task.names if name in found}
         return self._clean
 
     def _changed(self, condition: Condition) -> dict[str, str]:
         """Modality -> the corruption that befalls it."""
-        if condition.kind == "joint":
-            return {m.name: catalogue(m.kind)[0] for m in self.datamodule.raw.modalities}
-        if condition.modality is None:
-            return {}
-        return {condition.modality: condition.corruption or "misaligned"}
+        raw = self.datamodule.raw.modalities
+        return {m.name: corruption for m in raw if (corruption := befalling(condition, m)) is not None}
 
     def _present(self, condition: Condition) -> Tensor:
         present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
@@ -121,6 +180,8 @@ class _View:
         key = f"{name}/{corruption}"
         if key not in self._kept:
             modality = next(m for m in self.datamodule.raw.modalities if m.name == name)
+            if encoded and corruption == "misaligned" and name in self.table:
+                return {name: _rows_of(self.table[name], self._donors(modality, severity))}
             x = self.datamodule.corrupted(self.batch, self.split, name, corruption, severity)
             made = self._encode_changed(name, x) if encoded else {name: x}
             if corruption != catalogue(modality.kind)[0]:
@@ -128,17 +189,32 @@ class _View:
             self._kept[key] = made
         return self._kept[key]
 
+    def _donors(self, modality: Modality, severity: int) -> Tensor:
+        """The row whose input each row has when misaligned."""
+        raw = self.datamodule.raw
+        key = corruption_key(raw.name, raw.version, self.split, modality.name, "misaligned")
+        share = severities("misaligned", modality.kind)[severity - 1]
+        assert isinstance(share, float)
+        return donors(len(self.table[modality.name].x), share, Draw(key, self.batch.row, modality))
+
     def _encode_changed(self, name: str, x: Tensor) -> dict[str, Tokens]:
         """Tokens of a corrupted modality; a row that the corruption left alone keeps its clean ones."""
-        changed = (x != self.batch.inputs[name]).flatten(1).any(dim=1).nonzero().squeeze(1)
-        clean = self._clean_tokens().get(name)
-        if clean is None or len(changed) > 0.8 * len(x):  # picking rows out must be worth it
+        clean, before = self._clean_tokens().get(name), self.batch.inputs[name]
+        # Picking rows out must be worth it. Where it is not, a part of the values mostly shows it, at less cost.
+        if clean is None or _changed_rows(x[..., ::4], before[..., ::4]).sum() > 0.8 * len(x):
+            return self.method.tokenize({name: x}, self.batch.present)
+        changed = _changed_rows(x, before).nonzero().squeeze(1)
+        if len(changed) > 0.8 * len(x):
             return self.method.tokenize({name: x}, self.batch.present)
         if not len(changed):
             return {name: clean}
         (made,) = self.method.tokenize({name: x[changed]}, self.batch.present[changed]).values()
         mask = None if clean.mask is None or made.mask is None else clean.mask.index_copy(0, changed, made.mask)
         return {name: clean._replace(x=clean.x.index_copy(0, changed, made.x), mask=mask)}
+
+
+def _changed_rows(x: Tensor, before: Tensor) -> Tensor:
+    return (x != before).flatten(1).any(dim=1)
 
 
 class _Tally:

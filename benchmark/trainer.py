@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -29,10 +31,35 @@ from benchmark.precision import Precision
 from benchmark.seeds import derive, random_state, restore_random_state, seed_all
 from datamodules.base import Batches, DataModule
 from datamodules.options import Count, check_fields
+from datamodules.spec import Batch
 from leaderboard.record import Fitted
 from methods.base import Encoded, Method, Stage
 from methods.metrics import higher_is_better
 from methods.parts.distributed import from_rank_zero, world
+
+# Lightning's import makes torch ask NVIDIA's library whether there is a GPU, and AdamW asks in every step: where there
+# is none, the search for the library takes a twentieth of a small step.
+if not torch.cuda.is_available():
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
+
+# What a method or a callback may do in every step of Lightning's; who does is trained one step at a time.
+STEP_HOOKS = (
+    "on_train_batch_start",
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_before_zero_grad",
+    "optimizer_zero_grad",
+    "on_before_backward",
+    "backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "configure_gradient_clipping",
+    "optimizer_step",
+    "on_train_batch_end",
+    "on_validation_batch_start",
+    "on_validation_batch_end",
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +159,25 @@ class BestEpoch(Callback):
     def _tensors(self, module: LightningModule) -> Iterator[tuple[str, Tensor]]:
         yield from ((name, p.data) for name, p in module.named_parameters() if p.requires_grad)
         yield from module.named_buffers()
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The batches of a loader, several at a time: one call by Lightning makes as many steps.
+
+    A chunk is read as it is trained on, so that memory is that of one batch.
+    """
+
+    batches: Batches
+    size: int = 32
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.batches) / self.size)
+
+    def __iter__(self) -> Iterator[Iterator[Batch]]:
+        batches = iter(self.batches)
+        for _ in range(len(self)):
+            yield islice(batches, self.size)
 
 
 @dataclass
@@ -250,15 +296,33 @@ def _train(
     best = BestEpoch(stage, recipe.patience)
     epochs = recipe.epochs if stage.epochs is None else min(stage.epochs, recipe.epochs)
     trainer = make_trainer(options, max_epochs=epochs, callbacks=[best, *callbacks], logger=logger)
-    trainer.fit(stage.method, datamodule.train_dataloader(), datamodule.val_dataloader())
+    train, val = datamodule.train_dataloader(), datamodule.val_dataloader()
+    # Autocast keeps the weights it has cast until the call ends: mixed precision must have one step a call.
+    one_by_one = options.devices > 1 or options.precision != "32-true" or _watches_steps(stage.method, callbacks)
+    stage.method.automatic_optimization = one_by_one
+    try:
+        trainer.fit(stage.method, *((train, val) if one_by_one else (Chunks(train), Chunks(val))))
+        steps = trainer.global_step  # of whom Lightning asks depends on who optimises
+    finally:
+        stage.method.automatic_optimization = True
     return {
         "epochs": trainer.current_epoch,
-        "steps": trainer.global_step,
+        "steps": steps,
         "best_epoch": best.epoch,
         "best_score": best.sign * best.score,
         "monitor": best.monitor,
         "history": tuple(best.history),
     }
+
+
+def _watches_steps(method: Method, callbacks: tuple[Callback, ...]) -> bool:
+    """Whether the method or a callback has a hook that Lightning calls in every step."""
+    return any(
+        hasattr(kind, hook) and getattr(type(one), hook) is not getattr(kind, hook)
+        for kind, ones in ((LightningModule, (method,)), (Callback, callbacks))
+        for one in ones
+        for hook in STEP_HOOKS
+    )
 
 
 def _solve(stage: Stage, datamodule: DataModule, options: TrainerOptions) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class Batches:
             raise ValueError(f"a batch of {size} rows cannot be shared evenly by {world} devices")
         for i in range(len(self)):
             index = order[i * self.batch_size : (i + 1) * self.batch_size]
-            yield self.take(index.tensor_split(world)[rank])
+            yield self.take(index if world == 1 else index.tensor_split(world)[rank])
 
     def _in_order(self) -> Iterator[Batch]:
         for start in self._starts():

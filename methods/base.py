@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from lightning import LightningModule
+from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor, nn
 
 from datamodules.options import Count, NonNegative, Positive, check, check_fields
@@ -163,8 +164,8 @@ class Method(LightningModule, ABC):
         self.augment_seed = 0  # set by the runner from (dataset, seed, stage)
         self._stage: Stage | None = None
         self._score = SplitScore(task)
-        self._sums: dict[str, Tensor] = {}
-        self._first_bad_step: Tensor | None = None
+        self._sums: dict[str, Tensor] = {}  # of this epoch's terms
+        self._losses: list[tuple[int, Tensor]] = []  # of this epoch, each with its step
 
     # ---- stations -------------------------------------------------------------------------------------------------
 
@@ -174,9 +175,11 @@ class Method(LightningModule, ABC):
 
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
         """One vector per modality: [B, M, D]. The mean over tokens that are not padding."""
-        width = next(iter(tokens.values())).x.shape[-1]
-        absent = present.new_zeros((), dtype=next(iter(tokens.values())).x.dtype).expand(len(present), width)
-        return torch.stack([tokens[n].mean() if n in tokens else absent for n in self.task.names], dim=1)
+        means = {name: t.mean() for name, t in tokens.items()}
+        if len(means) < len(self.task.names):
+            absent = torch.zeros_like(next(iter(means.values())))
+            means = {name: means.get(name, absent) for name in self.task.names}
+        return torch.stack([means[name] for name in self.task.names], dim=1)
 
     @abstractmethod
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
@@ -233,19 +236,31 @@ class Method(LightningModule, ABC):
         if present is None:
             first = next(iter(inputs.values()))
             present = torch.ones(len(first), len(self.task.modalities), dtype=torch.bool, device=first.device)
-        return self.complete(self.tokenize(inputs, present), present)
+            full = True
+        else:
+            full = _all_there(present)
+        return self.complete(self.tokenize(inputs, present, full), present, full)
 
-    def tokenize(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
-        """`encode` with absent inputs zeroed; of a subset of the modalities if `separable`."""
-        names = self.task.names
-        inputs = {name: _keep(_cast(x, self.dtype), present[:, names.index(name)]) for name, x in inputs.items()}
+    def tokenize(self, inputs: dict[str, Tensor], present: Tensor, full: bool = False) -> dict[str, Tokens]:
+        """`encode` with absent inputs zeroed; of a subset of the modalities if `separable`.
+
+        Args:
+            full: Nothing is absent, which the caller knows: there is nothing to zero.
+        """
+        inputs = {name: _cast(x, self.dtype) for name, x in inputs.items()}
+        if not full:
+            column = self.task.names.index
+            inputs = {name: _keep(x, present[:, column(name)]) for name, x in inputs.items()}
         return self.encode(inputs, present)
 
-    def complete(self, tokens: dict[str, Tokens], present: Tensor) -> Output:
-        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed."""
-        names = self.task.names
-        tokens = {name: t._replace(x=_keep(t.x, present[:, names.index(name)])) for name, t in tokens.items()}
-        z = _keep(self.pool(tokens, present), present)
+    def complete(self, tokens: dict[str, Tokens], present: Tensor, full: bool = False) -> Output:
+        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there."""
+        if not full:
+            column = self.task.names.index
+            tokens = {name: t._replace(x=_keep(t.x, present[:, column(name)])) for name, t in tokens.items()}
+        z = self.pool(tokens, present)
+        if not full:
+            z = _keep(z, present)
         fused = self.fuse(z, present)
         return Output(tokens, z, fused, self.predict(fused))
 
@@ -257,7 +272,29 @@ class Method(LightningModule, ABC):
             terms.update(term(out, batch))
         return terms
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch | Iterator[Batch], batch_idx: int) -> Tensor | None:
+        if isinstance(batch, Batch):
+            return self._loss(batch)
+        # Several steps in one call: what Lightning does around a step costs a small model half as much again. Only our
+        # runner asks for it (`benchmark.trainer`), and only where all that is left out here would do nothing.
+        loop = self.trainer.fit_loop.epoch_loop
+        progress = loop.manual_optimization.optim_step_progress
+        (optimizer,) = self.trainer.optimizers
+        learned = [p for group in optimizer.param_groups for p in group["params"]]
+        before = progress.total.completed
+        for one in self._moved(batch):
+            loss = self._loss(one)
+            for p in learned:  # `zero_grad` without its bookkeeping
+                p.grad = None
+            loss.backward()
+            progress.increment_ready()
+            optimizer.step()
+            progress.increment_completed()  # which is the trainer's `global_step`
+        # The step that loggers write is counted per call, and this call's own is yet to be added.
+        loop._batches_that_stepped += progress.total.completed - before - 1
+        return None
+
+    def _loss(self, batch: Batch) -> Tensor:
         stage = self._current()
         if stage.augment is not None:
             batch = stage.augment(batch, self.augment_seed + 1 + self.current_epoch)
@@ -273,7 +310,16 @@ class Method(LightningModule, ABC):
                 self._set_pace(self.pace(out, batch))
         return loss
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch | Iterator[Batch], batch_idx: int) -> None:
+        for one in (batch,) if isinstance(batch, Batch) else self._moved(batch):
+            self._validate(one)
+
+    def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches that Lightning has not seen, on the method's device."""
+        device = self.device
+        return batches if device.type == "cpu" else (move_data_to_device(batch, device) for batch in batches)
+
+    def _validate(self, batch: Batch) -> None:
         stage = self._current()
         if stage.augment is not None:  # one key for all epochs: the noise is fixed by row
             batch = stage.augment(batch, self.augment_seed)
@@ -285,13 +331,17 @@ class Method(LightningModule, ABC):
 
     def on_train_epoch_start(self) -> None:
         self._sums = {}
-        self._first_bad_step = None
+        self._losses = []
 
     def on_train_epoch_end(self) -> None:
-        if self._first_bad_step is not None and torch.isfinite(self._first_bad_step):
+        if not self._losses:
+            return
+        steps, losses = zip(*self._losses, strict=True)
+        bad = (~torch.isfinite(torch.stack(losses))).nonzero()
+        if len(bad):
             raise FloatingPointError(
                 f"{type(self).__name__}: the loss of stage {self._current().name!r} is not finite at step "
-                f"{int(self._first_bad_step)} (epoch {self.current_epoch})"
+                f"{steps[int(bad[0])]} (epoch {self.current_epoch})"
             )
 
     def on_validation_epoch_end(self) -> None:
@@ -302,7 +352,7 @@ class Method(LightningModule, ABC):
         self.log_dict({f"val/{name}": value.to(self.device) for name, value in scores.items()}, sync_dist=False)
         # Here, because callbacks (who keep the history) are called before `on_train_epoch_end`, and validation ends an
         # epoch.
-        steps = max(1, self.trainer.num_training_batches)
+        steps = max(1, len(self._losses))
         self.log_dict({f"train/{name}": total / steps for name, total in self._sums.items()}, sync_dist=world()[1] > 1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -379,12 +429,10 @@ class Method(LightningModule, ABC):
 
     def _note(self, terms: dict[str, Tensor], loss: Tensor) -> None:
         """Sum the terms on the device; nothing is logged, and nothing waits for the device, in a step."""
-        with torch.no_grad():
-            for name, value in terms.items():
-                value = value.detach()
-                self._sums[name] = self._sums[name] + value if name in self._sums else value
-            step = torch.where(torch.isfinite(loss.detach()), torch.inf, float(self.global_step))
-            self._first_bad_step = step if self._first_bad_step is None else torch.minimum(self._first_bad_step, step)
+        for name, value in terms.items():
+            value = value.detach()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._losses.append((self.global_step, loss.detach()))
 
 
 @dataclass(frozen=True)
@@ -464,10 +512,14 @@ def modality_encoders(method: Method) -> list[nn.Module]:
     return [method.encoders.get_submodule(name) for name in method.task.names]
 
 
+def _all_there(present: Tensor) -> bool:
+    """Whether nothing is absent, where looking is free: a GPU would have to be waited for."""
+    return present.device.type == "cpu" and bool(present.all())
+
+
 def _keep(x: Tensor, present: Tensor) -> Tensor:
     """Zero where not present; `where`, so that a NaN in absent content cannot leak."""
-    # Where looking is free, the common case costs no copy; a GPU would have to be waited for.
-    if present.device.type == "cpu" and bool(present.all()):
+    if _all_there(present):
         return x
     mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
     return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
@@ -475,7 +527,9 @@ def _keep(x: Tensor, present: Tensor) -> Tensor:
 
 def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:
     """Floats in the type of the weights, which is not the data's in a double-precision run."""
-    return x.to(dtype) if x.is_floating_point() and isinstance(dtype, torch.dtype) else x  # a no-op if it is the type
+    if x.dtype == dtype or not x.is_floating_point() or not isinstance(dtype, torch.dtype):
+        return x
+    return x.to(dtype)
 
 
 def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:

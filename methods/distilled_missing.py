@@ -13,7 +13,6 @@ from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
 from methods.functional.balance import margin_distillation
 from methods.parts.augmentation import augment
-from methods.parts.distributed import all_rows, global_batch, world
 
 
 @register("distilled_missing")
@@ -36,7 +35,6 @@ class DistilledMissing(Wrapper):
 
     family = "augmented"
     track = "augmented"
-    gathers = True
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"base": Base("shared_specific"), "by": "column"})
 
     def __init__(
@@ -60,17 +58,8 @@ class DistilledMissing(Wrapper):
         assert batch.corrupted is not None
         with torch.no_grad():  # going missing clears `present`, and the inputs are still there
             taught = self.teacher(batch.inputs, batch.present | batch.corrupted)
-        found = (out.fused, taught.fused, taught.logits)
-        # Gathered only while training: then all ranks step together.
-        student, teacher, logits = (all_rows(x) for x in found) if torch.is_grad_enabled() else found
-        unsure = logits if self.task.goal.one_class else None
-        return {"distil": self.distil * margin_distillation(student, teacher, unsure, self.by)}
-
-    def own_terms(self, out: Output, batch: Batch) -> dict[str, Tensor]:
-        """The base's, on the rows of all ranks unless it gathers them itself."""
-        if world()[1] > 1 and torch.is_grad_enabled() and not self.base.gathers:
-            out, batch = global_batch(out, batch)
-        return self.base.auxiliary(out, batch)
+        unsure = taught.logits if self.task.goal.one_class else None
+        return {"distil": self.distil * margin_distillation(out.fused, taught.fused, unsure, self.by)}
 
     def stages(self) -> tuple[Stage, ...]:
         dropping = partial(augment, self.task, drop_only=True)
@@ -80,7 +69,7 @@ class DistilledMissing(Wrapper):
                 self,
                 name="student",
                 learn=(self.base,),
-                terms=(self.own_terms, self.imitate),
+                terms=(self.base.auxiliary, self.imitate),
                 augment=dropping,
                 stop_early=False,  # twins are compared after equal steps
             ),

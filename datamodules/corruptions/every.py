@@ -23,15 +23,20 @@ def misaligned(x: Tensor, share: float, draw: Draw) -> Tensor:
     """The input of another row of the split, for a share of rows: the pairing itself is corrupted."""
     if draw.split is None or len(draw.split) < 2:
         raise ValueError(f"misaligned: `split` must be the whole modality {draw.modality.name!r}, of at least two rows")
-    rows = len(draw.split)
-    # An offset of 1 .. N-1 never lands on the row itself.
-    donor = (draw.row + 1 + draw.integer(rows - 1, stream=1)) % rows
-    chosen = draw.uniform() < share
+    donor = donors(len(draw.split), share, draw)
+    chosen = donor != draw.row
     # The split may stay on the CPU, and need not be a tensor: rows shared by many are gathered when asked for.
     where = draw.split.device if isinstance(draw.split, Tensor) else "cpu"
     out = x.clone()
     out[chosen] = draw.split[donor[chosen].to(where)].to(x.device, x.dtype)
     return out
+
+
+def donors(rows: int, share: float, draw: Draw) -> Tensor:
+    """The row of a split of so many whose input each row has under `misaligned`: its own if it is left alone."""
+    # An offset of 1 .. N-1 never lands on the row itself.
+    other = (draw.row + 1 + draw.integer(rows - 1, stream=1)) % rows
+    return torch.where(draw.uniform() < share, other, draw.row)
 
 
 @corruption("missing", kinds=("image", "sequence", "vector", "text"), version=1)

@@ -9,7 +9,9 @@ order and thread count, and the same on every device.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 import torch
@@ -22,6 +24,17 @@ _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 # Words hashed at a time: 128 KiB stay in the cache, and below the size from which PyTorch starts threads.
 _BLOCK = 1 << 14
 _BITS = 16  # per normal: four to a word; the table's extreme is 4.3 standard deviations
+_drawn: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("drawn", default=None)
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Within it nothing is drawn twice: the severities of a corruption scale one draw, which is kept until the end."""
+    token = _drawn.set({})
+    try:
+        yield
+    finally:
+        _drawn.reset(token)
 
 
 def splitmix64(word: int) -> int:
@@ -57,7 +70,7 @@ def uniforms(key: int, row: Tensor, shape: tuple[int, ...], stream: int = 0) -> 
         halves = words(key, rows, -(-count // 2), stream).view(torch.int32)[:, :count]
         return (halves >> 8).bitwise_and_(0xFFFFFF).to(torch.float32).mul_(2.0**-24)
 
-    return _in_blocks(draw, row, shape)
+    return _once(("uniform", key, stream), draw, row, shape)
 
 
 def integers(key: int, row: Tensor, shape: tuple[int, ...], high: int, stream: int = 0) -> Tensor:
@@ -66,7 +79,7 @@ def integers(key: int, row: Tensor, shape: tuple[int, ...], high: int, stream: i
     def draw(rows: Tensor) -> Tensor:
         return words(key, rows, math.prod(shape), stream).bitwise_and_((1 << 63) - 1).remainder_(high)
 
-    return _in_blocks(draw, row, shape)
+    return _once(("integer", high, key, stream), draw, row, shape)
 
 
 def normals(key: int, row: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
@@ -79,7 +92,18 @@ def normals(key: int, row: Tensor, shape: tuple[int, ...], stream: int = 0) -> T
         index = quarters.to(torch.int32).add_(1 << (_BITS - 1))
         return table.index_select(0, index.view(-1)).view(index.shape)[:, :count]
 
-    return _in_blocks(draw, row, shape)
+    return _once(("normal", key, stream), draw, row, shape)
+
+
+def _once(what: tuple[Hashable, ...], draw: Callable[[Tensor], Tensor], row: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`_in_blocks`, or a copy of what it gave before, which the caller may change."""
+    drawn = _drawn.get()
+    if drawn is None or row.device.type != "cpu":  # a GPU draws faster than it could be asked for the rows
+        return _in_blocks(draw, row, shape)
+    identity = (*what, shape, row.numpy().tobytes())
+    if identity not in drawn:
+        drawn[identity] = _in_blocks(draw, row, shape)
+    return drawn[identity].clone()
 
 
 def _in_blocks(draw: Callable[[Tensor], Tensor], row: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,5 +1,6 @@
 """The sweep equals a naive evaluation of every condition on its own, at any batch size."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -64,7 +65,8 @@ def test_predictions_do_not_depend_on_the_batch_size(size: int, monkeypatch: pyt
     monkeypatch.setattr(Probe, "ordered", lambda self, name: Batches(split, self.task.names, size))
     parts = sweep(method, datamodule, conditions)
     for name, array in whole.predictions.items():
-        assert (array == parts.predictions[name]).all() or name.startswith("prob:"), name
+        other = parts.predictions[name]  # a product rounds by the number of its rows, which may show in probabilities
+        assert np.allclose(array, other, rtol=1e-5, atol=1e-7) if name.startswith("prob:") else (array == other).all()
 
 
 def test_calibration_and_probabilities() -> None:

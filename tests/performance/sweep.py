@@ -1,23 +1,24 @@
-"""A 61-condition sweep against 61 clean forward passes, paired in one run: at most half (two equal encoders)."""
+"""A 61-condition sweep against 61 clean forward passes of two equal encoders, paired in one run."""
 
-import statistics
 import sys
-import time
 
 import torch
 
 from benchmark.conditions import resolve
 from benchmark.evaluate import sweep
 from methods import Recipe, methods
+from tests.performance.paired import ratio, verdict
 from tests.performance.training import Images
 
-BOUND, CONDITIONS = 0.5, 61
+BOUND, CONDITIONS, ROWS, PASSES = 0.43, 61, 1024, 10
 
 
 def main() -> int:
     torch.set_num_threads(1)
     datamodule = Images()
-    datamodule.splits["test"] = datamodule.splits["train"]
+    rows = datamodule.splits["train"]
+    few = {name: x[:ROWS] for name, x in rows.inputs.items()}
+    datamodule.splits["test"] = rows._replace(inputs=few, target=rows.target[:ROWS])
     method = methods.get("concat")(datamodule.task, Recipe()).train(False)
     every = resolve("full", datamodule.task)  # all kinds of conditions; as many single ones as make 61
     others = [c for c in every if c.kind != "single"]
@@ -28,22 +29,18 @@ def main() -> int:
     )  # both modalities under the same corruptions, as in a real sweep
     conditions = (*others, *singles[: CONDITIONS - len(others)])
     assert len(conditions) == CONDITIONS
-    ratios = []
-    for i in range(4):
-        started = time.process_time()
-        sweep(method, datamodule, conditions)
-        swept = time.process_time()
+
+    def clean() -> None:
         with torch.inference_mode():
-            for _ in range(CONDITIONS):
+            for _ in range(PASSES):
                 for batch in datamodule.ordered("test"):
                     method(batch.inputs, batch.present).logits.argmax(dim=1)
-        ended = time.process_time()
-        if i:
-            ratios.append((swept - started) / (ended - swept))
-    ratio = statistics.median(ratios)
-    verdict = "ok" if ratio <= BOUND else "MISSED"
-    print(f"sweep of {CONDITIONS} conditions: {ratio:.2f} of as many clean passes (bound {BOUND}) {verdict}")
-    return 0 if ratio <= BOUND else 1
+
+    found, _ = ratio(lambda: sweep(method, datamodule, conditions), clean, rounds=5)
+    found *= PASSES / CONDITIONS
+    held = found <= BOUND
+    print(f"sweep of {CONDITIONS} conditions: {found:.3f} of as many clean passes (bound {BOUND}) {verdict(held)}")
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

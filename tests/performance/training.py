@@ -1,11 +1,6 @@
-"""A cell's training against the same bare PyTorch loop, paired in one run: the price of the framework.
+"""A cell's training against the same bare PyTorch loop, paired in one run: the price of the framework."""
 
-Bounds of design.md, section 7: a wide-MLP cell at most 1.35 times the loop, a conv cell at most 1.15 times.
-"""
-
-import statistics
 import sys
-import time
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -16,8 +11,9 @@ from datamodules import datasets
 from datamodules.base import DataModule, Split
 from datamodules.spec import Modality, Task
 from methods import Method, Recipe, methods
+from tests.performance.paired import ratio, verdict
 
-ROUNDS = 5
+ROUNDS = 7
 
 
 class Images(DataModule):
@@ -63,33 +59,30 @@ def bare_loop(method: Method, datamodule: DataModule, recipe: Recipe) -> None:
 
 
 def measure(name: str, datamodule: DataModule, recipe: Recipe, bound: float) -> bool:
-    """Median ratio over interleaved rounds."""
+    """One cell's training against the loop's, the same model and batches in both."""
     datamodule.batch_size = recipe.batch_size
-    ratios, steps = [], recipe.epochs * (len(datamodule.splits["train"].target) // recipe.batch_size)
-    for i in range(ROUNDS + 1):
-        seconds = []
-        for train in (lambda m: bare_loop(m, datamodule, recipe), lambda m: fit(m, datamodule)):
-            seed_all("performance", i)
-            method = methods.get("concat")(datamodule.task, recipe)
-            started = time.process_time()
-            train(method)
-            seconds.append(time.process_time() - started)
-        if i:  # the first round warms up
-            ratios.append(seconds[1] / seconds[0])
-            step = 1e3 * seconds[0] / steps
-    ratio = statistics.median(ratios)
-    verdict = "ok" if ratio <= bound else "MISSED"
-    print(f"{name}: {ratio:.2f}x the bare loop ({step:.1f} ms a step; bound {bound}) {verdict}")
-    return ratio <= bound
+
+    def fresh() -> Method:
+        seed_all("performance")
+        return methods.get("concat")(datamodule.task, recipe)
+
+    found, seconds = ratio(
+        lambda: fit(fresh(), datamodule), lambda: bare_loop(fresh(), datamodule, recipe), rounds=ROUNDS
+    )
+    step = 1e3 * seconds / (recipe.epochs * (len(datamodule.splits["train"].target) // recipe.batch_size))
+    held = found <= bound
+    print(f"{name}: {found:.2f}x the bare loop ({step:.1f} ms a step; bound {bound}) {verdict(held)}", flush=True)
+    return held
 
 
 def main() -> int:
     torch.set_num_threads(1)
-    wide = datasets.get("interactions_xor")(rows=12_000)
+    vectors = datasets.get("interactions_xor")(rows=12_000)
     results = [
-        measure("wide-MLP cell", wide, Recipe(width=256, epochs=3, batch_size=128, patience=99), 1.35),
-        measure("conv cell", Images(), Recipe(width=64, epochs=2, batch_size=128, patience=99), 1.15),
+        measure(f"MLP cell of width {width}", vectors, Recipe(width=width, epochs=epochs, patience=99), 1.12)
+        for width, epochs in ((32, 15), (64, 15), (256, 6))
     ]
+    results.append(measure("conv cell", Images(), Recipe(width=64, epochs=2, patience=99), 1.05))
     return 0 if all(results) else 1
 
 
