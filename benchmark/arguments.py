@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ArgumentParser = argparse.ArgumentParser
 RESULTS = "results"
+_GRACE = 25.0  # seconds: Slurm and Kubernetes kill 30 s after their SIGTERM
 
 
 def add_results(parser: ArgumentParser) -> None:
@@ -61,6 +62,45 @@ def add_matrix(parser: ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument("--no-baselines", action="store_true", help="do not add concat and unimodal")
     parser.add_argument("--devices", type=at_least(1), metavar="N", help="devices per cell (DDP when more than one)")
+
+
+def add_execution(parser: ArgumentParser) -> None:
+    """How cells are run."""
+    parser.add_argument("--workers", type=at_least(0), metavar="N",
+                        help="worker processes; 0 runs in this process (default: one per GPU or CPU core)")  # fmt: skip
+    parser.add_argument("--workers-per-gpu", type=at_least(1), default=1, metavar="K", help="cells sharing one GPU")
+    parser.add_argument("--executor", choices=("local", "ray"), default="local", help="this machine, or a Ray cluster")
+    parser.add_argument("--ray-address", metavar="ADDRESS",
+                        help="`auto` or the address of a running cluster (default: start one here)")  # fmt: skip
+    parser.add_argument("--tries", type=at_least(1), metavar="N",
+                        help="runs of a cell whose worker dies (default: 1, with ray 3)")  # fmt: skip
+    parser.add_argument("--cell-timeout", type=seconds, metavar="SECONDS",
+                        help="end a cell that runs longer and record it as failed")  # fmt: skip
+    parser.add_argument("--grace", type=seconds, default=_GRACE, metavar="SECONDS",
+                        help=f"after SIGTERM, time for running cells to end (default: {_GRACE:g}); then they are cut "
+                             "off and run again next time")  # fmt: skip
+    parser.add_argument("--logger", metavar="NAME", help="write training curves: csv, tensorboard, wandb or mlflow")
+    parser.add_argument("--no-checkpoints", action="store_true", help="do not keep the trained weights")
+    parser.add_argument("--quiet", action="store_true", help="no progress display, only failures and the last line")
+    add_json(parser, "one JSON object per finished cell on standard output")
+
+
+def check_execution(arguments: argparse.Namespace) -> None:
+    """Say before anything is planned that what was asked for is not installed.
+
+    Raises:
+        ImportError: Ray is missing.
+        UsageError: The logger is unknown, or its package missing.
+    """
+    from importlib.util import find_spec
+
+    from benchmark.loggers import check_logger
+
+    if arguments.executor == "ray" and find_spec("ray") is None:
+        raise ImportError("--executor ray needs Ray, which is not installed: pip install 'polymodal[ray]'")
+    if arguments.executor == "ray" and arguments.workers == 0:
+        raise ValueError("--workers 0 runs in this process, so not on a Ray cluster")
+    check_logger(arguments.logger)
 
 
 def names(text: str) -> list[str]:

@@ -10,11 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
+import torch.nn.functional as F
 from lightning import LightningModule
 from lightning.fabric.utilities.apply_func import move_data_to_device
+from msgspec import Meta
 from torch import Tensor, nn
 
 from datamodules.options import Count, NonNegative, Positive, check, check_fields
@@ -22,6 +24,7 @@ from datamodules.spec import Batch, Task
 from methods.metrics import SplitScore
 from methods.parts.distributed import global_batch, world
 from methods.parts.encoders import Encoders, Tokens
+from methods.parts.search import Space
 from methods.registry import methods
 
 __all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper"]
@@ -36,6 +39,7 @@ class Recipe:
         epochs: At most, per stage.
         batch_size: Global, whatever the number of devices.
         patience: Epochs without a better validation score before a stage ends.
+        dropout: Of the encoders' tokens and of the head's input.
     """
 
     width: Count = 64
@@ -44,6 +48,7 @@ class Recipe:
     lr: Positive = 1e-3
     weight_decay: NonNegative = 1e-4
     patience: Count = 8
+    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.0
 
     def __post_init__(self) -> None:
         check_fields("recipe", self)
@@ -122,6 +127,9 @@ class Method(LightningModule, ABC):
     pools_apart: ClassVar[bool] = True  # pool() of a modality looks at no other
     # The sets of options that the contract runs: one per branch of the method, the defaults first.
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    # What `polymodal tune` may try of the method's own options, two of them at most. A method with nothing that decides
+    # its score, or whose option is what its name says, has none and spends its trials on the shared part.
+    search: ClassVar[Mapping[str, Space]] = {}
 
     _FINAL: ClassVar[tuple[str, ...]] = (
         "forward",
@@ -187,7 +195,7 @@ class Method(LightningModule, ABC):
 
     def predict(self, fused: Tensor) -> Tensor:
         """[B, F] -> logits [B, O]."""
-        return fused if self.head is None else self.head(fused)
+        return fused if self.head is None else self.head(self._drop(fused, self.head.training))
 
     def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms, added to the task loss."""
@@ -251,7 +259,10 @@ class Method(LightningModule, ABC):
         if not full:
             column = self.task.names.index
             inputs = {name: _keep(x, present[:, column(name)]) for name, x in inputs.items()}
-        return self.encode(inputs, present)
+        tokens = self.encode(inputs, present)
+        if not self.recipe.dropout:
+            return tokens
+        return {name: t._replace(x=self._drop(t.x, self._learns_encoders())) for name, t in tokens.items()}
 
     def complete(self, tokens: dict[str, Tokens], present: Tensor, full: bool = False) -> Output:
         """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there."""
@@ -413,6 +424,13 @@ class Method(LightningModule, ABC):
             return only
         return self._stage
 
+    def _drop(self, x: Tensor, learning: bool) -> Tensor:
+        # Without a rate nothing is drawn: the numbers are those of a recipe that has no dropout.
+        return F.dropout(x, self.recipe.dropout, learning) if self.recipe.dropout else x
+
+    def _learns_encoders(self) -> bool:
+        return self.encoders.training
+
     def _has_terms(self, stage: Stage) -> bool:
         """Whether anything but the mean of the rows' task losses is computed from a batch."""
         return stage.terms is not None or type(self).auxiliary is not Method.auxiliary or self._is_paced()
@@ -471,6 +489,9 @@ class Wrapper(Method):
 
     def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
         return self.base.encode(inputs, present)
+
+    def _learns_encoders(self) -> bool:
+        return self.base._learns_encoders()
 
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
         return self.base.pool(tokens, present)

@@ -10,6 +10,7 @@ from datamodules.options import Count, Natural
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
 from methods.functional.mixing import exchange_bottleneck, present_mean
+from methods.parts.search import OneOf, Space
 from methods.parts.token_attention import check_heads, encoder_layer, visible_tokens, with_positions
 
 
@@ -32,6 +33,7 @@ class Bottleneck(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"bottlenecks": OneOf((2, 4, 8)), "heads": OneOf((2, 4, 8))}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"bottlenecks": 0}, {"share": True, "fusion_layer": 0})
 
     def __init__(

@@ -1,7 +1,7 @@
 """Linear canonical correlation analysis."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.parts.alignment import Alignment
 from methods.parts.coordination import Coordination
 from methods.parts.raw_views import RawViews, flat_width
+from methods.parts.search import LogUniform, Space
 
 WIDEST = 4096  # sum of raw widths: the moments are its square in float64
 
@@ -32,6 +33,7 @@ class Cca(Coordination):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-3, 10.0)}
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Channel exchange: images of one shape through shared convolutions, swapping the channels that died."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from methods.functional.fusion import gates, weighted_sum
 from methods.parts.decisions import losses_of_each
 from methods.parts.encoders import Conv2d
 from methods.parts.private_norm import PrivateNorm
+from methods.parts.search import LogUniform, Space
 
 NORM_RATE = 10.0  # from 1 to below the threshold within the recipe's few hundred steps, which Adam's own rate is not
 
@@ -48,6 +49,7 @@ class ChannelExchange(Method):
     """
 
     family = "exchange"
+    search: ClassVar[Mapping[str, Space]] = {"threshold": LogUniform(1e-3, 0.1), "penalty": LogUniform(1e-4, 0.1)}
     separable = False
     checked = ({}, {"exchange": "none"}, {"exchange": "random"})
 

@@ -1,7 +1,8 @@
 """Fine-grained fission: local features of all modalities share prototypes, one sub-space each."""
 
+from collections.abc import Mapping
 from itertools import combinations, permutations
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from msgspec import Meta
@@ -13,6 +14,7 @@ from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Tokens, register
 from methods.functional.fission import sinkhorn
 from methods.parts.coordination import row_mean
+from methods.parts.search import LogUniform, OneOf, Space
 
 TINY = 1e-6  # a share below it counts as this much: the loss stays finite
 
@@ -39,6 +41,7 @@ class Clustered(Method):
     """
 
     family = "fission"
+    search: ClassVar[Mapping[str, Space]] = {"clusters": OneOf((4, 8, 16)), "clustering": LogUniform(1e-2, 1.0)}
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Base, Recipe, Stage, Tokens, Wrapper, methods, register
+from methods.parts.search import OneOf, Space
 from methods.parts.token_attention import Attend, check_heads, visible_tokens
 
 Pooling = Literal["softmax", "sparsemax", "continuous_softmax", "continuous_sparsemax", "mixture"]
@@ -61,6 +62,7 @@ class CoAttention(Wrapper):
     """
 
     family = "attention"
+    search: ClassVar[Mapping[str, Space]] = {"layers": OneOf((1, 2, 3)), "heads": OneOf((2, 4, 8))}
     separable = False
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {},

@@ -1,6 +1,7 @@
 """Compact bilinear pooling: a random sketch of the outer product, without weights of its own."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import torch
 from msgspec import Meta
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import signed_sqrt, tensor_sketch, with_one
+from methods.parts.search import OneOf, Space
 
 
 @register("compact_bilinear")
@@ -30,6 +32,7 @@ class CompactBilinear(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"sketch": OneOf((128, 256, 512, 1024))}
     checked = ({}, {"sketch": 31, "constant": False})
 
     def __init__(

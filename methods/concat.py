@@ -1,10 +1,14 @@
 """Concatenation: the baseline every fusion has to beat."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
+from methods.parts.search import OneOf, Space
 
 
 @register("concat")
@@ -12,6 +16,7 @@ class Concat(Method):
     """Concatenate the encodings and mix them with one hidden layer."""
 
     family = "baseline"
+    search: ClassVar[Mapping[str, Space]] = {"hidden": OneOf((64, 128, 256, 512))}
 
     def __init__(self, task: Task, recipe: Recipe, *, hidden: Count = 128) -> None:
         super().__init__(task, recipe, fused_dim=hidden)

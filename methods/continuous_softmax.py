@@ -1,10 +1,14 @@
 """Continuous softmax: one Gaussian over the image or the sequence."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 
 from methods import register
 from methods.functional.attention import Mixture
 from methods.parts.attention import ContinuousMethod, Rbfs, gaussian_mixture
+from methods.parts.search import LogUniform, OneOf, Space
 
 
 @register("continuous_softmax")
@@ -18,6 +22,7 @@ class ContinuousSoftmax(ContinuousMethod):
     """
 
     family = "attention"
+    search: ClassVar[Mapping[str, Space]] = {"heads": OneOf((1, 2, 4, 8)), "rbf_width": LogUniform(0.25, 1.0)}
     shape = "gaussian"
 
     def expectation(self, mixture: Mixture, rbfs: Rbfs) -> Tensor:

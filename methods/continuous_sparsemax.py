@@ -1,6 +1,7 @@
 """Continuous sparsemax: one truncated paraboloid, zero outside an ellipse."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -9,6 +10,7 @@ from datamodules.spec import Task
 from methods import Recipe, register
 from methods.functional.attention import Mixture
 from methods.parts.attention import ContinuousMethod, Nodes, PerAxis, Query, Rbfs, paraboloid_mixture
+from methods.parts.search import LogUniform, OneOf, Space
 
 
 @register("continuous_sparsemax")
@@ -25,6 +27,7 @@ class ContinuousSparsemax(ContinuousMethod):
     """
 
     family = "attention"
+    search: ClassVar[Mapping[str, Space]] = {"heads": OneOf((1, 2, 4, 8)), "rbf_width": LogUniform(0.25, 1.0)}
     shape = "paraboloid"
 
     def __init__(

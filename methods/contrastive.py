@@ -1,7 +1,8 @@
 """Contrastive coordination with a learned temperature (CLIP)."""
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import torch
 from msgspec import Meta
@@ -13,6 +14,7 @@ from methods import Recipe, register
 from methods.functional.coordination import clip_loss
 from methods.parts.coordination import Pairwise
 from methods.parts.identity import Identity, identities
+from methods.parts.search import LogUniform, Space
 
 LOWEST_TEMPERATURE = 0.01
 
@@ -33,6 +35,7 @@ class Contrastive(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"temperature": LogUniform(0.02, 0.5)}
     checked = ({}, {"supervised": True})
 
     def __init__(

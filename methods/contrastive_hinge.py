@@ -1,6 +1,7 @@
 """Contrastive coordination with a margin."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from methods import Recipe, register
 from methods.functional.coordination import hinge_loss
 from methods.parts.coordination import Pairwise
 from methods.parts.identity import Identity, identities
+from methods.parts.search import LogUniform, Space
 
 
 @register("contrastive_hinge")
@@ -27,6 +29,7 @@ class ContrastiveHinge(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"margin": LogUniform(0.05, 0.8)}
     checked = ({}, {"negatives": "hardest"}, {"supervised": True})
 
     def __init__(

@@ -1,11 +1,15 @@
 """Coordination by cosine similarity."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 
 from datamodules.spec import Batch
 from methods import register
 from methods.functional.coordination import cosine_loss
 from methods.parts.coordination import Pairwise
+from methods.parts.search import LogUniform, Space
 
 
 @register("cosine")
@@ -19,6 +23,7 @@ class Cosine(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0)}
     checked = ({}, {"supervised": False})
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:

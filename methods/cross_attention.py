@@ -13,6 +13,7 @@ from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
 from methods.functional.mixing import present_mean
 from methods.parts.attention import attended_names
+from methods.parts.search import OneOf, Space
 from methods.parts.token_attention import (
     Attend,
     check_heads,
@@ -58,6 +59,7 @@ class CrossAttention(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"layers": OneOf((1, 2)), "heads": OneOf((2, 4, 8))}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"layers": 2, "memory": 0, "dropout": 0.1})
 
     def __init__(

@@ -1,8 +1,8 @@
 """Deep canonical correlation analysis."""
 
 import warnings
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.functional.coordination import dcca_loss
 from methods.parts.alignment import Alignment
 from methods.parts.coordination import Pairwise
+from methods.parts.search import LogUniform, Space
 
 WIDEST = 20  # chosen, with the ridge, on the validation split of `multi_digits`
 ROWS_PER_WIDTH = 10  # fewer rows than this times the sum of widths, and a batch's correlations are mostly chance
@@ -38,6 +39,7 @@ class Dcca(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-4, 1e-1)}
     checked = ({}, {"norm": "frobenius"}, {"supervised": True})
 
     def __init__(

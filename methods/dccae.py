@@ -1,6 +1,7 @@
 """Deep canonically correlated autoencoders."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -9,6 +10,7 @@ from datamodules.spec import Batch, Task
 from methods import Output, Recipe, register
 from methods.dcca import Dcca
 from methods.parts.reconstruction import decoders, rebuilding_error
+from methods.parts.search import LogUniform, Space
 
 
 @register("dccae")
@@ -25,6 +27,7 @@ class Dccae(Dcca):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"reconstruction": LogUniform(1e-2, 1.0), "ridge": LogUniform(1e-4, 1e-1)}
     checked = ({}, {"reconstruction": 0.0})
 
     def __init__(

@@ -13,6 +13,7 @@ from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
 from methods.functional.balance import margin_distillation
 from methods.parts.augmentation import augment
+from methods.parts.search import LogUniform, Space
 
 
 @register("distilled_missing")
@@ -34,6 +35,7 @@ class DistilledMissing(Wrapper):
     """
 
     family = "augmented"
+    search: ClassVar[Mapping[str, Space]] = {"distil": LogUniform(0.1, 10.0)}
     track = "augmented"
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"base": Base("shared_specific"), "by": "column"})
 

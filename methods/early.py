@@ -1,6 +1,8 @@
 """Early fusion: the raw inputs, concatenated, go through one encoder."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
+from methods.parts.search import OneOf, Space
 
 
 class JointEncoder(nn.Module):
@@ -34,6 +37,7 @@ class Early(Method):
     """One encoder for the concatenated raw inputs."""
 
     family = "baseline"
+    search: ClassVar[Mapping[str, Space]] = {"hidden": OneOf((64, 128, 256, 512))}
     separable = False
 
     def __init__(self, task: Task, recipe: Recipe, *, hidden: Count = 256) -> None:

@@ -11,6 +11,7 @@ from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.mixing import embrace
 from methods.parts.global_noise import own_uniforms
+from methods.parts.search import OneOf, Space
 
 
 @register("embrace")
@@ -28,6 +29,7 @@ class Embrace(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"multiple": OneOf((1, 2, 4))}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"sample": False, "multiple": 2})
 
     def __init__(self, task: Task, recipe: Recipe, *, multiple: Count = 1, sample: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from msgspec import Meta
@@ -15,6 +15,7 @@ from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
 from methods.parts.augmentation import augment, decoder
 from methods.parts.energy_attention import EnergyAttention
+from methods.parts.search import LogUniform, Space
 
 # Multiples of the recipe's learning rate: a recipe is chosen for networks, these are a single layer and a few scalars.
 AUTOENCODER_RATE = 5.0
@@ -47,6 +48,7 @@ class Emma(Wrapper):
     """
 
     family = "energy"
+    search: ClassVar[Mapping[str, Space]] = {"tau": LogUniform(0.01, 1.0), "sigma": LogUniform(0.1, 1.0)}
     track = "augmented"
     checked = ({}, {"finetune": "none", "coupling": "signed"}, {"bias": "free", "shift": True, "capacity_penalty": 0.1})
 

@@ -13,6 +13,7 @@ from methods import Method, Output, Recipe, Stage, register
 from methods.functional.confidence import combine_evidence, evidential_loss
 from methods.functional.mixing import keep_present
 from methods.parts.decisions import Decisions, needs_classes, present_rows_mean
+from methods.parts.search import LogUniform, Space, Uniform
 
 
 @register("evidential")
@@ -35,6 +36,7 @@ class Evidential(Method):
     """
 
     family = "confidence"
+    search: ClassVar[Mapping[str, Space]] = {"anneal": Uniform(0.1, 1.0), "kl": LogUniform(0.01, 1.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"anneal": 1.0, "kl": 0.1})
 
     def __init__(self, task: Task, recipe: Recipe, *, anneal: Positive = 1 / 3, kl: NonNegative = 1.0) -> None:

@@ -1,6 +1,7 @@
 """Multimodal factorization: latents that explain the label, and latents that explain one modality each."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from methods import Method, Output, Recipe, register
 from methods.functional.fission import mmd
 from methods.parts.coordination import row_mean
 from methods.parts.reconstruction import decoders, rebuilding_error
+from methods.parts.search import LogUniform, Space
 
 
 class Latents(NamedTuple):
@@ -47,6 +49,7 @@ class Factorized(Method):
     """
 
     family = "fission"
+    search: ClassVar[Mapping[str, Space]] = {"reconstruction": LogUniform(1e-2, 1.0), "prior": LogUniform(1e-2, 10.0)}
 
     def __init__(
         self,

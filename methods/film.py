@@ -11,6 +11,7 @@ from datamodules.spec import Task
 from methods import Recipe, Stage, Tokens, register
 from methods.additive import Additive
 from methods.functional.mixing import from_others, modulate
+from methods.parts.search import LogUniform, OneOf, Space
 
 
 @register("film")
@@ -31,6 +32,7 @@ class Film(Additive):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"depth": OneOf((1, 2, 3)), "generator_rate": LogUniform(0.1, 10.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"depth": 2, "generator_rate": 0.3}, {"condition": "none"})
 
     def __init__(

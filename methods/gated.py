@@ -1,6 +1,7 @@
 """Gated fusion: a sum of the modalities with weights computed from them."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, register
 from methods.functional.fusion import gated, gates, weighted_sum
+from methods.parts.search import OneOf, Space
 
 
 @register("gated")
@@ -30,6 +32,10 @@ class Gated(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {
+        "granularity": OneOf(("scalar", "vector")),
+        "normalisation": OneOf(("softmax", "sigmoid")),
+    }
     checked = (
         {},
         {"normalisation": "sigmoid"},

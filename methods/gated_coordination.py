@@ -1,6 +1,7 @@
 """Gated coordination: each modality's code, weighed in the light of all."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import cosine_loss
 from methods.parts.coordination import Pairwise
+from methods.parts.search import LogUniform, Space
 
 
 @register("gated_coordination")
@@ -26,6 +28,7 @@ class GatedCoordination(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0)}
     checked = ({}, {"granularity": "scalar", "supervised": False})
 
     def __init__(

@@ -14,6 +14,7 @@ from methods import Base, Encoded, Output, Recipe, Stage, Wrapper, register
 from methods.base import modality_encoders
 from methods.functional.balance import blending_weights
 from methods.parts.decisions import Decisions, needs_own_encoders, present_rows_mean, row_losses
+from methods.parts.search import OneOf, Space
 
 SPLIT_KEY = 2020  # of the rows that are held out: the same in every run
 
@@ -39,6 +40,7 @@ class GradientBlending(Wrapper):
     """
 
     family = "balance"
+    search: ClassVar[Mapping[str, Space]] = {"probe": OneOf((2, 3, 5))}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"base": Base("additive"), "probe": 1}, {"estimate": False})
 
     def __init__(

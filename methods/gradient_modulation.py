@@ -12,6 +12,7 @@ from datamodules.spec import Batch, Task
 from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.functional.balance import modulation
 from methods.parts.decisions import needs_own_encoders, row_losses
+from methods.parts.search import Space, Uniform
 
 
 @register("gradient_modulation")
@@ -35,6 +36,7 @@ class GradientModulation(Wrapper):
     """
 
     family = "balance"
+    search: ClassVar[Mapping[str, Space]] = {"alpha": Uniform(0.1, 0.8)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"base": Base("concat"), "noise": False, "until": 1.0})
 
     def __init__(

@@ -1,6 +1,7 @@
 """Coordination by a kernel."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import similarity
 from methods.parts.coordination import Pairwise, row_mean
+from methods.parts.search import LogUniform, Space
 
 
 @register("kernel")
@@ -29,6 +31,7 @@ class Kernel(Pairwise):
     """
 
     family = "coordination"
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0), "scale": LogUniform(0.1, 10.0)}
     checked = (
         {},
         *({"kind": kind} for kind in ("linear", "polynomial", "exponential", "laplacian")),

@@ -1,7 +1,7 @@
 """Late fusion: one decision per modality, combined."""
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, register
 from methods.parts.decisions import losses_of_each
+from methods.parts.search import OneOf, Space
 
 
 @register("late")
@@ -23,6 +24,7 @@ class Late(Method):
     """
 
     family = "baseline"
+    search: ClassVar[Mapping[str, Space]] = {"combine": OneOf(("bayes", "mean"))}
     checked = ({}, {"combine": "mean"})
 
     def __init__(self, task: Task, recipe: Recipe, *, combine: Literal["bayes", "mean"] = "bayes") -> None:

@@ -1,6 +1,7 @@
 """Low-rank tensor fusion: the interactions of `tensor` at a cost linear in the number of modalities."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import affine_factors, low_rank
+from methods.parts.search import OneOf, Space
 
 
 @register("low_rank")
@@ -29,6 +31,7 @@ class LowRank(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"rank": OneOf((2, 4, 8, 16, 32))}
     checked = ({}, {"init": "ones"})
 
     def __init__(

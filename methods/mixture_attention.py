@@ -1,6 +1,7 @@
 """Mixture attention: several Gaussians or truncated paraboloids, fitted to the scores by EM."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from methods.parts.attention import (
     gaussian_mixture,
     paraboloid_mixture,
 )
+from methods.parts.search import OneOf, Space
 
 
 @register("mixture_attention")
@@ -40,6 +42,7 @@ class MixtureAttention(ContinuousMethod):
     """
 
     family = "attention"
+    search: ClassVar[Mapping[str, Space]] = {"heads": OneOf((1, 2, 4, 8)), "iterations": OneOf((1, 2, 5))}
     checked = (
         {},
         {"component": "paraboloid", "mixing": "sparse", "components": 2},

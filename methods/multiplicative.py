@@ -1,7 +1,8 @@
 """Multiplicative fusion: an element-wise product of projections, or a bilinear map of every pair of modalities."""
 
+from collections.abc import Mapping
 from itertools import combinations
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import hadamard, pairwise
+from methods.parts.search import OneOf, Space
 
 
 @register("multiplicative")
@@ -23,6 +25,7 @@ class Multiplicative(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"kind": OneOf(("hadamard", "bilinear"))}
     checked = ({}, {"kind": "bilinear"})
 
     def __init__(self, task: Task, recipe: Recipe, *, kind: Literal["hadamard", "bilinear"] = "hadamard") -> None:

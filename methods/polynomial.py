@@ -1,7 +1,8 @@
 """Polynomial fusion: all terms up to a given order in the encodings."""
 
+from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from msgspec import Meta
@@ -11,6 +12,7 @@ from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import affine_factors, polynomial, polynomial2
+from methods.parts.search import OneOf, Space
 
 
 @register("polynomial")
@@ -29,6 +31,7 @@ class Polynomial(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"rank": OneOf((2, 4, 8, 16, 32))}
     checked = ({}, {"order": 3}, {"order": 4, "rank": 3})
 
     def __init__(self, task: Task, recipe: Recipe, *, order: Annotated[int, Meta(ge=2)] = 2, rank: Count = 8) -> None:

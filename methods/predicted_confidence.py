@@ -18,6 +18,7 @@ from methods.parts.decisions import (
     true_class_probability,
     weighted_decision,
 )
+from methods.parts.search import LogUniform, Space
 
 
 @register("predicted_confidence")
@@ -38,6 +39,7 @@ class PredictedConfidence(Method):
     """
 
     family = "confidence"
+    search: ClassVar[Mapping[str, Space]] = {"confidence": LogUniform(0.1, 10.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"calibrate": False, "confidence": 3.0})
 
     def __init__(self, task: Task, recipe: Recipe, *, confidence: NonNegative = 1.0, calibrate: bool = True) -> None:

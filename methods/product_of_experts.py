@@ -12,6 +12,7 @@ from methods import Method, Output, Recipe, register
 from methods.functional.mixing import gaussian_kl, product_of_experts
 from methods.parts.decisions import present_rows_mean, row_losses
 from methods.parts.global_noise import own_normals
+from methods.parts.search import LogUniform, Space
 
 MOST_LOG_VARIANCE = 8.0
 
@@ -34,6 +35,7 @@ class ProductOfExperts(Method):
     """
 
     family = "confidence"
+    search: ClassVar[Mapping[str, Space]] = {"beta": LogUniform(1e-4, 1e-1), "subsets": LogUniform(0.1, 10.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"beta": 0.0, "subsets": 0.0})
 
     def __init__(self, task: Task, recipe: Recipe, *, beta: NonNegative = 1e-3, subsets: NonNegative = 1.0) -> None:

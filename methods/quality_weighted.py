@@ -11,6 +11,7 @@ from methods import Method, Output, Recipe, register
 from methods.functional.confidence import energy_confidence, quality_weights, ranking_loss
 from methods.parts.decisions import Decisions, needs_classes, present_rows_mean, row_losses, weighted_decision
 from methods.parts.row_memory import RowMemory
+from methods.parts.search import LogUniform, Space
 
 
 @register("quality_weighted")
@@ -32,6 +33,7 @@ class QualityWeighted(Method):
     """
 
     family = "confidence"
+    search: ClassVar[Mapping[str, Space]] = {"scale": LogUniform(0.01, 1.0), "rank": LogUniform(0.01, 1.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"form": "slack"}, {"rank": 0.0})
 
     def __init__(

@@ -1,6 +1,8 @@
 """Fission into one shared and one private representation per modality."""
 
+from collections.abc import Mapping
 from itertools import combinations
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from methods import Method, Output, Recipe, Tokens, register
 from methods.functional.coordination import cosine_loss
 from methods.functional.fission import orthogonality
 from methods.parts.reconstruction import decoders, rebuilding_error
+from methods.parts.search import LogUniform, Space
 
 
 @register("shared_private")
@@ -36,6 +39,10 @@ class SharedPrivate(Method):
     """
 
     family = "fission"
+    search: ClassVar[Mapping[str, Space]] = {
+        "alignment": LogUniform(1e-2, 1.0),
+        "reconstruction": LogUniform(1e-2, 1.0),
+    }
     checked = ({}, {"reconstruction": 0.0})
 
     def __init__(

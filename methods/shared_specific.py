@@ -11,6 +11,7 @@ from datamodules.options import NonNegative
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, register
 from methods.functional.mixing import compose, shared_distance
+from methods.parts.search import LogUniform, Space
 
 
 @register("shared_specific")
@@ -31,6 +32,7 @@ class SharedSpecific(Method):
     """
 
     family = "fission"
+    search: ClassVar[Mapping[str, Space]] = {"shared": LogUniform(0.01, 1.0), "specific": LogUniform(0.01, 1.0)}
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"shared": 0.0, "specific": 0.0})
 
     def __init__(self, task: Task, recipe: Recipe, *, shared: NonNegative = 0.1, specific: NonNegative = 0.02) -> None:

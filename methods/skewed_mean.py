@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from methods import Base, Encoded, Method, Output, Recipe, Stage, Wrapper, regis
 from methods.functional.centers import center_statistics
 from methods.parts.center_regularizers import Regularizer
 from methods.parts.class_centers import CosineClassifier, Loss, cosine_logits, metric_loss
+from methods.parts.search import LogUniform, Space
 from methods.parts.unseen_classes import first_rows, protocol
 
 R1 = Regularizer("r1")
@@ -46,6 +47,7 @@ class SkewedMean(Wrapper):
     """
 
     family = "centres"
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(0.1, 10.0), "rate": LogUniform(1.0, 100.0)}
     checked = (
         {},
         *({"regularizer": Regularizer(name)} for name in ("none", "r2", "mhe", "uniformface", "regularface")),

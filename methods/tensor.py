@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from msgspec import Meta
@@ -13,6 +13,7 @@ from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, register
 from methods.functional.fusion import tensor_fusion
+from methods.parts.search import OneOf, Space
 
 MOST_WEIGHTS = 5e7
 FEATURES, OUTPUTS = 16, 64
@@ -36,6 +37,7 @@ class TensorFusion(Method):
     """
 
     family = "fusion"
+    search: ClassVar[Mapping[str, Space]] = {"features": OneOf((8, 16, 32)), "outputs": OneOf((32, 64, 128))}
     checked = ({}, {"features": 3, "orders": (1, 2)})
 
     def __init__(

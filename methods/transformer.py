@@ -1,11 +1,15 @@
 """Transformer fusion: the tokens of all modalities attend to each other."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from datamodules.options import Count
 from datamodules.spec import Task
 from methods import Method, Recipe, Tokens, register
+from methods.parts.search import OneOf, Space
 
 
 @register("transformer")
@@ -16,6 +20,7 @@ class Transformer(Method):
     """
 
     family = "baseline"
+    search: ClassVar[Mapping[str, Space]] = {"layers": OneOf((1, 2, 3)), "heads": OneOf((2, 4, 8))}
     pools_apart = False
 
     def __init__(self, task: Task, recipe: Recipe, *, layers: Count = 1, heads: Count = 4) -> None:

@@ -1,0 +1,86 @@
+"""`polymodal tune`: the same number of trials for every method on every dataset, judged on validation rows."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmark.arguments import add_execution, add_matrix, at_least, check_execution, plan_of
+
+if TYPE_CHECKING:
+    from benchmark.tune import Trials, Tuned
+    from leaderboard.record import Record
+
+NAME = "tune"
+HELP = "Choose each method's values by equally many trials on validation rows; `run --tuned` then runs the choice."
+EXAMPLE = """examples:
+  polymodal tune core --trials 8
+  polymodal tune --methods gated,concat --datasets digit_halves --trials 8 --workers 2
+  polymodal run core --tuned results/tuned.toml --seeds 5
+
+Trial 0 is the default. Trials are kept in RESULTS/trials: an interrupted `tune` goes on where it was.
+Exit codes are those of `run`.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_matrix(parser)
+    add_execution(parser)
+    parser.add_argument("--trials", type=at_least(1), default=8, metavar="T", help="of every method (default: 8)")
+    parser.add_argument("--budget-seeds", type=at_least(1), default=1, metavar="N", help="seeds per trial (default: 1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from benchmark import tune
+    from benchmark.executors.foreground import execute, exit_code
+    from benchmark.matrix import DEFAULT
+    from leaderboard.store import Store
+
+    check_execution(arguments)
+    folder = Path(arguments.results)
+    store = Store(folder / "trials")
+    store.prepare()
+    trials = tune.plan_trials(plan_of(arguments), arguments.trials, arguments.budget_seeds)
+    cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
+    known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
+    if not arguments.quiet and not arguments.json:
+        print(_announcement(trials, known, len(cells)), file=sys.stderr)
+    outcome = execute([cell for cell in cells.values() if cell.id not in known], store, arguments)
+    if outcome.left:
+        return exit_code(outcome) or 1
+    known |= {record.cell.id: record for record in outcome.records}
+    tuned = tune.choose(trials, known, arguments.trials, arguments.budget_seeds)
+    path = folder / "tuned.toml"
+    tune.write(tuned, path)
+    if not arguments.json:
+        _show(tuned)
+        print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")
+    return exit_code(outcome)
+
+
+def _announcement(trials: Sequence[Trials], known: dict[str, Record], cells: int) -> str:
+    """What it costs, before it starts; an estimate only from cells of the same dataset."""
+    seconds: dict[str, list[float]] = {}
+    for record in known.values():
+        spent = record.cost.get("train_seconds", 0.0) + record.cost.get("sweep_seconds", 0.0)
+        seconds.setdefault(record.cell.dataset, []).append(spent)
+    todo = [cell for one in trials for tried in one.cells for cell in tried if cell.id not in known]
+    guess = sum(sum(own) / len(own) for cell in todo if (own := seconds.get(cell.dataset)))
+    about = f", about {guess / 60:.1f} minutes of one worker" if todo and guess else ""
+    return f"{len(trials)} entries, {cells} trials, {len(known)} of them done already{about}"
+
+
+def _show(tuned: Tuned) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("method", "dataset", "trial", "validation", "default", "chosen")
+    for choice in tuned.choice:
+        values = ", ".join(f"{k} = {v}" for k, v in {**choice.recipe, **choice.options}.items())
+        scores = [f"{choice.scores[t]:.4f}" for t in (choice.trial, 0)]
+        table.add_row(Text(choice.label), Text(choice.dataset), str(choice.trial), *scores, Text(values))
+    Console().print(table)
