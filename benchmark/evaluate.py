@@ -97,7 +97,7 @@ class _View:
         """Modality -> the corruption that befalls it."""
         if condition.kind == "joint":
             return {m.name: catalogue(m.kind)[0] for m in self.datamodule.raw.modalities}
-        if condition.modality is None:
+        if condition.modality is None or condition.kind == "missing_rate":
             return {}
         return {condition.modality: condition.corruption or "misaligned"}
 
@@ -105,7 +105,10 @@ class _View:
         present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
         if condition.rate is not None:
             key = corruption_key(raw.name, raw.version, self.split, "*", "missing")
-            return drop_modalities(present, self.batch.row, condition.rate, key)
+            # The draw of a modality is the same alone as among all: what one condition drops, the other drops too.
+            hit = [condition.modality in (None, name) for name in task.names]
+            rate = condition.rate * torch.tensor(hit, device=present.device)
+            return drop_modalities(present, self.batch.row, rate, key)
         if condition.absent:
             gone = torch.tensor([name in condition.absent for name in task.names], device=present.device)
             return present & ~gone
