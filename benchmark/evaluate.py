@@ -111,7 +111,9 @@ class _View:
             return drop_modalities(present, self.batch.row, rate, key)
         if condition.absent:
             gone = torch.tensor([name in condition.absent for name in task.names], device=present.device)
-            return present & ~gone
+            kept = present & ~gone
+            # A row of an incomplete test set may have nothing else: no method can be asked about nothing.
+            return torch.where(kept.any(dim=1, keepdim=True), kept, present)
         return present
 
     def _once(self, name: str, corruption: str, severity: int, encoded: bool) -> Mapping[str, Any]:

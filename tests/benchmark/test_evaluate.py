@@ -1,5 +1,7 @@
 """The sweep equals a naive evaluation of every condition on its own, at any batch size."""
 
+import math
+
 import pytest
 import torch
 
@@ -30,6 +32,7 @@ def naive(method: Method, datamodule: Probe, condition: Condition) -> torch.Tens
                                modality=modality, split=split.inputs[name])  # fmt: skip
     for name in condition.absent:
         present[:, task.names.index(name)] = False
+    present[~present.any(1)] = batch.present[~present.any(1)]
     if condition.rate is not None:
         key = corruption_key(task.name, task.version, "test", "*", "missing")
         dropped = drop_modalities(present, batch.row, condition.rate, key)
@@ -131,6 +134,33 @@ def test_standard_conditions_are_those_of_the_protocol() -> None:
     sequence = Probe(shape="sequence_vector").task
     assert "single:audio:missing_segment:5" in {c.id for c in resolve("full", sequence)}
     assert not any("missing_segment" in c.id for c in resolve("standard", sequence))
+
+
+class Gappy(Probe):
+    """Test rows of which every third has one modality alone."""
+
+    def load(self):
+        splits = super().load()
+        there = torch.ones(len(splits["test"].target), len(self.task.names), dtype=torch.bool)
+        there[::3, 1:] = False
+        return {**splits, "test": splits["test"]._replace(present=there)}
+
+
+@pytest.mark.parametrize("name", ["concat", "gated", "early"])
+def test_rows_that_lack_modalities_never_lose_the_last(name: str) -> None:
+    datamodule = Gappy(shape="three")
+    torch.manual_seed(0)
+    method = methods.get(name)(datamodule.task, RECIPE).train(False)
+    seen: list[torch.Tensor] = []
+    complete = method.complete
+    method.complete = lambda tokens, present: (seen.append(present), complete(tokens, present))[1]  # type: ignore[method-assign]
+    conditions = resolve(("missing", "missing_rate"), datamodule.task)
+    swept = sweep(method, datamodule, conditions)
+    assert len(seen) == len(conditions) and all(present.any(dim=1).all() for present in seen)
+    for condition in swept.conditions:
+        expected = naive(method, datamodule, condition)
+        assert torch.equal(torch.from_numpy(swept.predictions[f"pred:{condition.id}"]).long(), expected), condition.id
+        assert condition.weights is None or all(map(math.isfinite, condition.weights))
 
 
 def test_a_rate_of_one_modality_is_no_corruption_of_it() -> None:
