@@ -10,8 +10,9 @@ from benchmark.errors import UsageError
 from benchmark.options import divide, resolve
 from datamodules.base import DataModule
 from datamodules.encoders.features import Features
-from datamodules.options import convert, parameters
+from datamodules.options import convert, hints, parameters
 from datamodules.registry import datasets, did_you_mean
+from datamodules.rows.incomplete import Incomplete
 from datamodules.spec import Task
 from methods.base import Method, Recipe
 from methods.registry import methods
@@ -31,20 +32,31 @@ def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapp
 
 
 def resolve_dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[DataModule, dict[str, Any]]:
-    """A dataset and its options: its own, filled in with defaults, then the encoders of its modalities."""
+    """A dataset and its options: its own, filled in with defaults, then what any dataset may have.
+
+    These are `absent`, the rates at which modalities of training rows go, and the encoders of its modalities.
+    """
     cls = datasets.get(name)
     own, encoders = divide(cls, given)
     options = resolve(name, cls, own, where)
     datamodule: DataModule = cls(**options)
+    if "absent" in encoders:
+        try:
+            rates = convert("absent", hints(Incomplete)["absent"], encoders.pop("absent"))
+            incomplete = Incomplete(datamodule, absent=rates)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error} ({where})") from None
+        if incomplete.absent:  # rates of 0 are the dataset itself, and its cells
+            datamodule, options = incomplete, {**options, "absent": incomplete.absent}
     if not encoders:
         return datamodule, options
-    hints = {**dict.fromkeys(datamodule.task.names, str), "freeze": bool}  # an encoder is written as a string
+    wanted = {**dict.fromkeys(datamodule.task.names, str), "freeze": bool}  # an encoder is written as a string
     for key, value in encoders.items():
-        if key not in hints:
-            known = (*parameters(cls), *hints)
+        if key not in wanted:
+            known = (*parameters(cls), *wanted, "absent")
             raise UsageError(f"{name}: no option `{key}`. {did_you_mean(key, known)} ({where})")
         try:
-            convert(key, hints[key], value)
+            convert(key, wanted[key], value)
         except ValueError as error:
             raise UsageError(f"{name}: {error} ({where})") from None
     freeze = encoders.pop("freeze", True)

@@ -69,7 +69,9 @@ def befalling(condition: Condition, modality: Modality) -> str | None:
     """The corruption that befalls a modality under a condition, if one does."""
     if condition.kind == "joint":
         return catalogue(modality.kind)[0]
-    return (condition.corruption or "misaligned") if condition.modality == modality.name else None
+    if condition.kind == "missing_rate" or condition.modality != modality.name:
+        return None
+    return condition.corruption or "misaligned"
 
 
 def _digest(name: str, kinds: set[str]) -> str:
@@ -92,7 +94,9 @@ def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]
     if "missing" in groups:
         built += [Condition("missing", absent=absent) for absent in _subsets(task.names)]
     if "missing_rate" in groups:
-        built += [Condition("missing_rate", rate=rate) for rate in missing_rates()]
+        # All modalities at a rate, then each alone.
+        alone = (None, *task.names)
+        built += [Condition("missing_rate", modality=name, rate=rate) for name in alone for rate in missing_rates()]
     if "misaligned" in groups:
         built += [Condition("misaligned", modality=m.name, severity=s) for m in task.modalities for s in LEVELS]
     return built

@@ -164,10 +164,15 @@ class _View:
         present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
         if condition.rate is not None:
             key = corruption_key(raw.name, raw.version, self.split, "*", "missing")
-            return drop_modalities(present, self.batch.row, condition.rate, key)
+            # The draw of a modality is the same alone as among all: what one condition drops, the other drops too.
+            hit = [condition.modality in (None, name) for name in task.names]
+            rate = condition.rate * torch.tensor(hit, device=present.device)
+            return drop_modalities(present, self.batch.row, rate, key)
         if condition.absent:
             gone = torch.tensor([name in condition.absent for name in task.names], device=present.device)
-            return present & ~gone
+            kept = present & ~gone
+            # A row of an incomplete test set may have nothing else: no method can be asked about nothing.
+            return torch.where(kept.any(dim=1, keepdim=True), kept, present)
         return present
 
     def _once(self, name: str, corruption: str, severity: int, encoded: bool) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from datamodules.base import DataModule
 from datamodules.encoders.features import Features
+from datamodules.rows.incomplete import Incomplete
 from methods.base import Base, Method
 from methods.registry import methods
 
@@ -56,11 +57,13 @@ def method_digest(cls: type[Method], options: Mapping[str, Any]) -> str:
 
 def protocol_digest(datamodule: DataModule) -> str:
     """Of the code that all methods share on a dataset."""
-    inner = [datamodule.base] if isinstance(datamodule, Features) else []
+    layers = [datamodule]
+    while isinstance(layers[-1], Features | Incomplete):
+        layers.append(layers[-1].base)
     return _join(
         [
             *(_read(path, _changed(path))[0] for path in map(_path, PROTOCOL)),
-            *(_digest(type(part), _DATASETS) for part in (datamodule, *inner, datamodule.task.goal)),
+            *(_digest(type(part), _DATASETS) for part in (*layers, datamodule.task.goal)),
         ]
     )
 

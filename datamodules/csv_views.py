@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.base import Split, SplitName
-from datamodules.bases.user_views import UserTarget, UserViews
+from datamodules.bases.user_views import FILL, Gaps, UserTarget, UserViews
 from datamodules.registry import did_you_mean, register
 from datamodules.rows.standardise import standardise_by
 from datamodules.rows.user_split import class_numbers
@@ -26,6 +26,8 @@ class _Table(NamedTuple):
     """The checked content of the file: rows x columns of each modality, the target and where each row belongs."""
 
     views: dict[str, Floats]
+    there: dict[str, NDArray[np.bool_]]
+    present: torch.Tensor | None
     target: NDArray[Any]
     names: tuple[str, ...]
     rows: dict[SplitName, NDArray[np.int64]]
@@ -36,15 +38,15 @@ class CsvViews(UserViews):
     """Your CSV file: columns grouped into modalities, a target column, a fixed split.
 
     Features are standardised with the training rows' moments, and so are regression targets. A row whose cells of one
-    modality are all empty lacks that modality; a row that has some of them is an error, which names it. Rows count
-    without the header.
+    modality are all empty lacks that modality; a row that has some of them is an error, which names it, unless `gaps`
+    is "absent". Rows count without the header.
 
     Args:
         file: The table, absolute or below POLYMODAL_DATA.
         modalities: Columns of each modality: `{ profile = ["0..3"], dm = ["mean", "skew"] }`; `"a..b"` is the range
             from column a to column b. Without a header columns are called 0, 1, ...
         target: The target's column; of a multilabel task the columns of its labels, 0 or 1 each.
-        task, metric, split, group, title: As of every `UserViews`; `split` and `group` name columns.
+        task, metric, split, group, gaps, title: As of every `UserViews`; `split` and `group` name columns.
         header: Whether the first line names the columns.
         separator: Between cells.
     """
@@ -61,11 +63,12 @@ class CsvViews(UserViews):
         metric: str = "",
         split: str | Sequence[float] = (0.6, 0.2, 0.2),
         group: str = "",
+        gaps: Gaps = "error",
         header: bool = True,
         separator: str = ",",
         title: str = "",
     ) -> None:
-        super().__init__(file=file, task=task, metric=metric, split=split, group=group, title=title)
+        super().__init__(file=file, task=task, metric=metric, split=split, group=group, gaps=gaps, title=title)
         self.modalities = {} if modalities is None else modalities
         self.targets = (target,) if isinstance(target, str) else tuple(target)
         self.header = header
@@ -81,21 +84,16 @@ class CsvViews(UserViews):
 
     def load(self) -> dict[SplitName, Split]:
         table = self._table
-        inputs, present = {}, []
-        for name, x in table.views.items():
-            there: NDArray[np.bool_] = np.asarray(np.isfinite(x).all(axis=1))
-            train = table.rows["train"][there[table.rows["train"]]]
-            if not len(train):
-                raise ValueError(f"{self.path}: some training row must have the modality {name!r}, and none has")
-            x = standardise_by(train, x)
+        train, inputs = table.rows["train"], {}
+        for name, there in table.there.items():
+            x = standardise_by(train[there[train]], table.views[name])
             x[~there] = 0.0
             inputs[name] = torch.from_numpy(x)
-            present.append(torch.from_numpy(there))
-        y, has = self.target_tensor(table.target, table.rows["train"]), torch.stack(present, dim=1)
+        y = self.target_tensor(table.target, train)
         splits: dict[SplitName, Split] = {}
         for name, index in table.rows.items():
             rows = torch.from_numpy(index)
-            here = None if bool(has.all()) else has[rows]
+            here = None if table.present is None else table.present[rows]
             splits[name] = Split({key: x[rows] for key, x in inputs.items()}, y[rows], here, self.group_of(index))
         return splits
 
@@ -131,7 +129,9 @@ class CsvViews(UserViews):
         views = {name: self._numbers(columns) for name, columns in chosen.items()}
         self._check_gaps(views, chosen)
         target, names = self._target()
-        return _Table(views, target, names, self.split_rows(target))
+        rows = self.split_rows(target)
+        there = {name: np.asarray(np.isfinite(x).all(axis=1)) for name, x in views.items()}
+        return _Table(views, there, self.present_of(there, rows["train"]), target, names, rows)
 
     def _columns(self, wanted: Sequence[str]) -> list[str]:
         """Names of columns, with ranges written out."""
@@ -175,18 +175,16 @@ class CsvViews(UserViews):
         return cells.astype(str).to_numpy(dtype=np.str_)
 
     def _check_gaps(self, views: Mapping[str, Floats], chosen: Mapping[str, Sequence[str]]) -> None:
-        """A modality is there or not; half of one is a mistake, and so is a row without any."""
-        nothing = np.ones(len(self._frame), dtype=bool)
-        for name, x in views.items():
+        """A modality is there or not; half of one is a mistake, unless it counts as absent."""
+        for name, x in views.items() if self.gaps == "error" else ():
             empty = np.isnan(x)
             partly = empty.any(axis=1) & ~empty.all(axis=1)
             if partly.any():
                 row = int(partly.argmax())
                 column = chosen[name][int(empty[row].argmax())]
-                raise ValueError(f"{self._where(row, column)}: must not be empty, as other columns of {name!r} are not")
-            nothing &= empty.all(axis=1)
-        if nothing.any():
-            raise ValueError(f"{self.path}, row {int(nothing.argmax()) + 1}: every modality is empty")
+                raise ValueError(
+                    f"{self._where(row, column)}: must not be empty, as other columns of {name!r} are not: {FILL}"
+                )
 
     def _target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
         if self.kind == "multiclass":

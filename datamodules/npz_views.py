@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.base import SPLITS, Gathered, Split, SplitName
-from datamodules.bases.user_views import UserTarget, UserViews
+from datamodules.bases.user_views import FILL, Gaps, UserTarget, UserViews
 from datamodules.registry import register
 from datamodules.rows.standardise import Doubles, merged_moments
 from datamodules.rows.user_split import class_numbers
@@ -24,12 +24,23 @@ _AXES = {kind: axes for axes, kind in _KINDS.items()}
 _TORCH = {np.dtype(t).str for t in ("bool", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
 
 
+class RowsWithGaps(Gathered):
+    """Rows of which some have NaN: these are absent, and zero."""
+
+    def prepare(self, x: Tensor) -> Tensor:
+        absent = x.isnan().flatten(1).any(dim=1)
+        x = super().prepare(x)
+        x[absent] = 0.0
+        return x
+
+
 @register("npz_views")
 class NpzViews(UserViews):
     """Your arrays in one .npz file or a folder of .npy files: each a modality, one the target, rows first.
 
     Arrays are read from disk batch by batch when they are large, and never unpickled. Vectors are standardised per
-    feature, sequences and images per channel, with training rows; bytes of an image become 0 to 1.
+    feature, sequences and images per channel, with training rows; bytes of an image become 0 to 1. A row of nothing but
+    NaN lacks that modality; a row of some NaN is an error, which names it, unless `gaps` is "absent".
 
     Args:
         file: The .npz file or the folder, absolute or below POLYMODAL_DATA.
@@ -37,8 +48,8 @@ class NpzViews(UserViews):
             list goes by shape: `[N, d]` vector, `[N, T, C]` sequence, `[N, C, H, W]` image. `text` is `[N, L]` token
             ids, 0 padding.
         target: Name of the array with the target: `[N]` classes of any kind, `[N, L]` labels 0 or 1, or values.
-        task, metric, split, group, title: As of every `UserViews`; `split` (which may say 0, 1, 2) and `group` name
-            arrays.
+        task, metric, split, group, gaps, title: As of every `UserViews`; `split` (which may say 0, 1, 2) and `group`
+            name arrays.
     """
 
     source = "folder: a .npz file or a folder of .npy files of yours"
@@ -53,9 +64,10 @@ class NpzViews(UserViews):
         metric: str = "",
         split: str | Sequence[float] = (0.6, 0.2, 0.2),
         group: str = "",
+        gaps: Gaps = "error",
         title: str = "",
     ) -> None:
-        super().__init__(file=file, task=task, metric=metric, split=split, group=group, title=title)
+        super().__init__(file=file, task=task, metric=metric, split=split, group=group, gaps=gaps, title=title)
         self.kinds: Mapping[str, Kind | None]
         self.kinds = modalities if isinstance(modalities, Mapping) else dict.fromkeys(modalities)
         self.target = target
@@ -68,16 +80,20 @@ class NpzViews(UserViews):
 
     def load(self) -> dict[SplitName, Split]:
         rows = self.split_rows(self._target[0])
-        values = {m.name: self._values(m, rows["train"]) for m in self.task.modalities}
+        there = {m.name: self._there(m) for m in self.task.modalities}
+        present = self.present_of(there, rows["train"])
+        rows_of = {name: Gathered if own.all() else RowsWithGaps for name, own in there.items()}
+        values = {m.name: self._values(m, rows["train"][there[m.name][rows["train"]]]) for m in self.task.modalities}
         y = self.target_tensor(self._target[0], rows["train"])
         splits: dict[SplitName, Split] = {}
         for name, index in rows.items():
             own = torch.from_numpy(index)
             inputs = {
-                m.name: x[own] if m.kind == "text" else Gathered(x, own, scale, shift)
+                m.name: x[own] if m.kind == "text" else rows_of[m.name](x, own, scale, shift)
                 for m, (x, scale, shift) in zip(self.task.modalities, values.values(), strict=True)
             }
-            splits[name] = Split(inputs, y[own], group=self.group_of(index))
+            here = None if present is None else present[own]
+            splits[name] = Split(inputs, y[own], here, self.group_of(index))
         return splits
 
     @cached_property
@@ -106,12 +122,30 @@ class NpzViews(UserViews):
             raise ValueError(f"{self.path}: {name!r} must have {rows} rows as the target, got the shape {x.shape}")
         return x
 
+    def _there(self, modality: Modality) -> NDArray[np.bool_]:
+        """`[N]` the rows that have a modality: those without NaN."""
+        x, where = self._array(modality.name), f"{self.path}: {modality.name!r}"
+        if x.dtype.kind not in "iubf":
+            raise ValueError(f"{where} must hold numbers, got {x.dtype}")
+        there = np.ones(len(x), dtype=bool)
+        for start in range(0, len(x) if x.dtype.kind == "f" else 0, BLOCK):
+            block = x[start : start + BLOCK].reshape(len(x[start : start + BLOCK]), -1)
+            empty = np.isnan(block)
+            bad = np.isinf(block).any(axis=1)
+            if self.gaps == "error":
+                bad |= empty.any(axis=1) & ~empty.all(axis=1)
+            if bad.any():
+                row = int(bad.argmax())
+                advice = "" if np.isinf(block[row]).any() else f", and some are NaN: {FILL}"
+                raise ValueError(f"{where}, row {start + row + 1}: values must be finite{advice}")
+            there[start : start + BLOCK] = ~empty.any(axis=1)
+        return there
+
     def _values(self, modality: Modality, train: NDArray[np.int64]) -> tuple[Tensor, float | Tensor, Tensor | None]:
         """The rows as they are stored, and what makes them inputs: a scale and a shift."""
         x = self._array(modality.name)
         if modality.kind == "text":
             return torch.from_numpy(x.astype(np.int64)), 1.0, None
-        _check_finite(x, f"{self.path}: {modality.name!r}")
         # Where it is stored, unless torch cannot index it: other byte orders, long doubles, unsigned words.
         values = torch.from_numpy(x if x.dtype.str in _TORCH else x.astype(np.float32))
         if modality.kind == "image" and modality.range is not None:
@@ -152,15 +186,6 @@ def channel_moments(x: Array, rows: NDArray[np.int64], kind: Kind) -> tuple[Doub
     mean, deviation = merged_moments(block.reshape(-1, block.shape[-1]) for block in last)
     shape = (-1, 1, 1) if kind == "image" else (-1,)
     return mean.reshape(shape), deviation.reshape(shape)
-
-
-def _check_finite(x: Array, where: str) -> None:
-    if x.dtype.kind not in "iubf":
-        raise ValueError(f"{where} must hold numbers, got {x.dtype}")
-    for start in range(0, len(x) if x.dtype.kind == "f" else 0, BLOCK):
-        good = np.isfinite(x[start : start + BLOCK]).reshape(len(x[start : start + BLOCK]), -1).all(axis=1)
-        if not good.all():
-            raise ValueError(f"{where}, row {start + int((~good).argmax()) + 1}: values must be finite")
 
 
 def _text(x: Array) -> NDArray[np.str_]:

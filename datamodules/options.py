@@ -91,7 +91,10 @@ def describe(hint: Any) -> str:
         return " or ".join(describe(h) for h in get_args(hint))
     if is_sequence(hint):
         return f"a list, each {describe(get_args(hint)[0])}" if get_args(hint) else "a list"
-    return _NAMES.get(hint, "a table" if origin in (dict, Mapping) else str(getattr(hint, "__name__", hint)))
+    if origin in (dict, Mapping):
+        values = get_args(hint)[1]
+        return "a table" if values is Any else f"a table, each {describe(values)}"
+    return _NAMES.get(hint, str(getattr(hint, "__name__", hint)))
 
 
 def is_sequence(hint: Any) -> bool:

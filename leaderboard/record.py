@@ -42,7 +42,7 @@ class Condition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
             case "missing":
                 return "missing:" + "+".join(self.absent)
             case "missing_rate":
-                return f"missing_rate:{self.rate}"
+                return "missing_rate:" + ("" if self.modality is None else f"{self.modality}:") + f"{self.rate}"
             case "misaligned":
                 return f"misaligned:{self.modality}:{self.severity}"
         return "clean"

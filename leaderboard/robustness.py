@@ -181,8 +181,9 @@ def missing(record: Record) -> Missing:
     """The mean and the worst over absent subsets, and the area over the missing rate."""
     subsets = {c.absent: _normalise(c.score, record) for c in record.conditions if c.kind == "missing"}
     worst = min(subsets, key=lambda subset: subsets[subset]) if subsets else ()
-    points = sorted((c.rate, c.score) for c in record.conditions if c.kind == "missing_rate" and c.rate is not None)
-    points = [(0.0, record.clean), *points]
+    # Of all modalities together: those of one alone are other curves.
+    joint = [c for c in record.conditions if c.kind == "missing_rate" and c.modality is None]
+    points = [(0.0, record.clean), *sorted((c.rate, c.score) for c in joint if c.rate is not None)]
     trapezoids = [(x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points)]
     return Missing(
         _mean(subsets.values()),

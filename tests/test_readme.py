@@ -71,6 +71,14 @@ def test_the_features_are_toml_of_known_names() -> None:
     assert EncoderName.parse(dataset["image"]).library == EncoderName.parse(dataset["text"]).library == "open_clip"
 
 
+def test_incomplete_rows_are_planned() -> None:
+    import tomllib
+
+    (block,) = [block for kind, block in BLOCKS if kind == "toml" and "absent" in block]
+    plan = make_plan(parse({**tomllib.loads(block), "methods": ["concat"], "conditions": "none"}, "README"))
+    assert {cell.dataset for cell in plan.cells} == {"digit_halves", "digit_halves[absent=upper:0.3,lower:0.1]"}
+
+
 def test_every_registered_name_is_in_a_table() -> None:
     rows = "\n".join(line for line in README.splitlines() if line.startswith("|"))
     for registry in (methods, datasets, corruptions):

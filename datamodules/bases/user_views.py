@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,8 @@ from datamodules.sources.folders import find_data
 from datamodules.spec import Modality, Task
 
 UserTarget = Literal["multiclass", "multilabel", "regression"]
+Gaps = Literal["error", "absent"]
+FILL = 'fill it, leave out the whole modality of this row, or say gaps = "absent" to count it as left out'
 
 
 class UserViews(DataModule):
@@ -33,6 +35,7 @@ class UserViews(DataModule):
         split: What says train, val or test for each row, or three shares: then the split is stratified by class and
             fixed by `title`.
         group: What says the source of each row; rows of one source stay in one split.
+        gaps: What a modality is of which a row has a part: an error, or absent like one of which it has nothing.
         title: Of the task; empty means the name of the file.
     """
 
@@ -40,7 +43,15 @@ class UserViews(DataModule):
     citation = "yours"
 
     def __init__(
-        self, *, file: str, task: UserTarget, metric: str, split: str | Sequence[float], group: str, title: str
+        self,
+        *,
+        file: str,
+        task: UserTarget,
+        metric: str,
+        split: str | Sequence[float],
+        group: str,
+        gaps: Gaps,
+        title: str,
     ) -> None:
         super().__init__()
         self.file = file
@@ -48,6 +59,7 @@ class UserViews(DataModule):
         self.metric = metric
         self.split = split
         self.group = group
+        self.gaps: Gaps = gaps
         self.given_title = title
 
     @abstractmethod
@@ -100,6 +112,20 @@ class UserViews(DataModule):
         if self.kind == "multiclass":
             return torch.from_numpy(target)
         return torch.from_numpy(standardise_by(train, target) if self.kind == "regression" else target).float()
+
+    def present_of(self, there: Mapping[str, NDArray[np.bool_]], train: Integers) -> Tensor | None:
+        """`[N, M]`, by the rows that have each modality; None if all have all.
+
+        Raises:
+            ValueError: For a row without any modality, or a modality without any training row.
+        """
+        present = np.stack(list(there.values()), axis=1)
+        if (nothing := ~present.any(axis=1)).any():
+            raise ValueError(f"{self.path}, row {int(nothing.argmax()) + 1}: every modality is empty")
+        for name, rows in there.items():
+            if not rows[train].any():
+                raise ValueError(f"{self.path}: some training row must have the modality {name!r}, and none has")
+        return None if present.all() else torch.from_numpy(present)
 
     def group_of(self, rows: Integers) -> Tensor | None:
         """The source of some rows."""

@@ -166,12 +166,12 @@ def _finite(function: Callable[..., Tensor], x: Tensor, parameter: Parameter, dr
     return out if out.dtype == x.dtype else out.clamp(-limit, limit).to(x.dtype)
 
 
-def drop_modalities(present: Tensor, row: Tensor, rate: float, key: int) -> Tensor:
+def drop_modalities(present: Tensor, row: Tensor, rate: float | Tensor, key: int) -> Tensor:
     """The `present` of a missing-rate condition; `key` is `corruption_key(..., modality="*", name="missing")`.
 
     Args:
         present: `[B, M]` bool; never changed in place.
-        rate: Probability that a modality of a row goes; at least one that was there is kept.
+        rate: Probability that a modality of a row goes, or `[M]` of each; at least one that was there is kept.
     """
     from datamodules.corruptions.every import missing
 

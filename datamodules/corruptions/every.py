@@ -40,12 +40,13 @@ def donors(rows: int, share: float, draw: Draw) -> Tensor:
 
 
 @corruption("missing", kinds=("image", "sequence", "vector", "text"), version=1)
-def missing(present: Tensor, row: Tensor, rate: float, key: int) -> Tensor:
+def missing(present: Tensor, row: Tensor, rate: float | Tensor, key: int) -> Tensor:
     """Modalities absent at random: acts on `present`, not on an input, and keeps at least one per row."""
     u = noise.uniforms(key, row.to(present.device), (present.shape[1],))
     kept = present & (u >= rate)
-    # If all would go, the one that survives the highest rates stays: the subsets stay nested in the rate.
-    survivor = torch.where(present, u, -1.0).argmax(dim=1, keepdim=True)
+    # If all would go, the one that survives the highest multiple of the rates stays: the subsets stay nested in them,
+    # and where rates differ each that would go is as likely to stay. (A rate of 0 has gone nowhere: not asked.)
+    survivor = torch.where(present, u / rate, -1.0).argmax(dim=1, keepdim=True)
     last = torch.zeros_like(present).scatter(1, survivor, True)
     return torch.where(kept.any(dim=1, keepdim=True), kept, last)
 

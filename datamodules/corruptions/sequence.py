@@ -30,6 +30,12 @@ def time_mask(x: Tensor, share: float, draw: Draw) -> Tensor:
     return torch.where(inside.unsqueeze(-1), 0.0, x)
 
 
+@corruption("missing_segment", kinds=("sequence",), version=1)
+def missing_segment(x: Tensor, share: float, draw: Draw) -> Tensor:
+    """One gap of a given share of the duration, on the scale of missing rates: `time_mask` uncalibrated."""
+    return time_mask(x, share, draw)
+
+
 @corruption("frame_drop", kinds=("sequence",), version=1)
 def frame_drop(x: Tensor, probability: float, draw: Draw) -> Tensor:
     """Single frames lost, each with a probability."""

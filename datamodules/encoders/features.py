@@ -72,6 +72,7 @@ class Features(DataModule):
         self.encoders = {name: EncoderName.parse(text) for name, text in encoders.items()}
         self._read: dict[tuple[str, str, Condition | None], FeatureRows] = {}
         self._built: dict[str, Encoder] = {}
+        self._standards: dict[str, NDArray[np.float64]] = {}
 
     @property
     def suffix(self) -> str:
@@ -198,8 +199,21 @@ class Features(DataModule):
             modality = self.task.modalities[self.task.names.index(name)]
             table = feature_cache.table(self._spec(split, name, condition))
             training = table if key == ("train", name, None) else self._rows("train", name).table
-            self._read[key] = FeatureRows(table, modality, training.moments(lambda values: _moments(values, modality)))
+            self._read[key] = FeatureRows(table, modality, self._standard(training, modality))
         return self._read[key]
+
+    def _standard(self, training: Table, modality: Modality) -> NDArray[np.float64]:
+        """Of the features of the training rows that have the modality; kept with the table if all have."""
+        if modality.name not in self._standards:
+            present = self.base.splits["train"].present
+            there = None if present is None else present[:, self.task.names.index(modality.name)].numpy()
+            if there is None or there.all():
+                found = training.moments(lambda values: _moments(values, modality))
+            else:
+                items = np.arange(len(there)) if training.index is None else training.index
+                found = _moments(training.values, modality, np.unique(items[there]))
+            self._standards[modality.name] = found
+        return self._standards[modality.name]
 
     def _spec(self, split: SplitName, name: str, condition: Condition | None) -> TableSpec:
         raw, modality = self.base.splits[split].inputs[name], self._raw(name)
@@ -265,12 +279,13 @@ def _items(
     return torch.from_numpy(firsts.astype(np.int64)), index.reshape(-1).astype(np.int64)
 
 
-def _moments(values: NDArray[Any], modality: Modality) -> NDArray[np.float64]:
-    """Mean and deviation of each feature, over rows and tokens that are not padding; `[2, D]`."""
+def _moments(values: NDArray[Any], modality: Modality, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """Mean and deviation of each feature, over rows (or some) and tokens that are not padding; `[2, D]`."""
 
     def blocks() -> Iterator[NDArray[Any]]:
-        for first in range(0, len(values), 1024):
-            part = np.asarray(values[first : first + 1024])
+        for first in range(0, len(values if items is None else items), 1024):
+            some = slice(first, first + 1024)
+            part = np.asarray(values[some if items is None else items[some]])
             flat = np.moveaxis(part, 1, -1) if modality.kind == "image" else part
             flat = flat.reshape(-1, flat.shape[-1])
             yield flat[(flat != 0).any(axis=1)] if modality.kind == "sequence" else flat

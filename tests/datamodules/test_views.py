@@ -14,7 +14,7 @@ from benchmark.conformance.methods import RECIPE
 from benchmark.evaluate import sweep
 from benchmark.plan import make_plan
 from benchmark.trainer import fit
-from datamodules.base import DataModule
+from datamodules.base import DataModule, Gathered
 from datamodules.csv_views import CsvViews
 from datamodules.npz_views import NpzViews, channel_moments
 from datamodules.pulsars import Pulsars
@@ -171,6 +171,25 @@ def test_a_bad_cell_is_named(write: Any, column: str, row: int, value: Any, said
     assert said in failure(views(write(frame), split="part"))
 
 
+def test_half_a_modality_is_absent_if_told_so(write: Any) -> None:
+    frame = table()
+    frame.loc[2, "b2"] = np.nan
+    assert 'or say gaps = "absent"' in failure(views(write(frame), split="part"))
+    told = views(write(frame), split="part", gaps="absent")
+    frame.loc[2, "b1"] = np.nan  # as if nothing of it had been there
+    whole = views(write(frame, "whole.csv"), split="part", title="pets")
+    assert told.fingerprint() == whole.fingerprint()
+    assert told.splits["train"].present is not None and told.splits["train"].present[2].tolist() == [True, False]
+    frame.loc[2, ["a1", "a2"]] = np.nan
+    assert "row 3: every modality is empty" in failure(views(write(frame), split="part", gaps="absent"))
+
+
+def test_a_modality_no_training_row_has_is_named(write: Any) -> None:
+    frame = table()
+    frame.loc[frame.part == "train", ["b1", "b2"]] = np.nan
+    assert "some training row must have the modality 'b'" in failure(views(write(frame), split="part"))
+
+
 def test_a_row_without_any_modality_is_named(write: Any) -> None:
     frame = table()
     frame.loc[5, ["a1", "a2", "a3", "b1", "b2"]] = np.nan
@@ -296,6 +315,56 @@ def test_a_large_archive_is_read_from_disk(pack: Any, monkeypatch: pytest.Monkey
     assert NpzViews(**options).fingerprint() == print_
 
 
+@pytest.mark.parametrize("name", ["mine.npz", "folder"])
+def test_a_row_of_nan_lacks_the_modality(pack: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datamodules.npz_views.BLOCK", 7)
+    given = arrays()
+    for modality, rows in {"depth": [0, 4], "sound": [1, 9], "facts": [2]}.items():
+        given[modality][rows] = np.nan
+    data = NpzViews(file=pack(given, name), modalities=KINDS, split="part")
+    part = given["part"]
+    for code, split in enumerate(data.splits.values()):
+        assert split.present is not None
+        for m, modality in enumerate(KINDS):
+            raw = given[modality][part == code].astype(np.float64)
+            there = ~np.isnan(raw.reshape(len(raw), -1)).any(axis=1)
+            assert split.present[:, m].tolist() == there.tolist()
+            x = split.inputs[modality][:]
+            assert x[~there].eq(0).all() and torch.isfinite(x).all()
+            axes = {"depth": (0, 2, 3), "sound": (0, 1), "facts": (0,)}.get(modality)
+            if axes is None:
+                continue
+            train = given[modality][part == 0].astype(np.float64)  # what is missing is in no statistics
+            mean, deviation = np.nanmean(train, axis=axes, keepdims=True), np.nanstd(train, axis=axes, keepdims=True)
+            np.testing.assert_allclose(x[there], ((raw - mean) / deviation)[there], atol=1e-4)
+            index = torch.tensor([3, 0, 1]) % len(raw)
+            assert split.inputs[modality][index].equal(x[index])
+
+
+def test_some_nan_in_a_row_of_an_array_is_an_error_unless_told_otherwise(pack: Any) -> None:
+    given = arrays()
+    given["sound"][7, 3] = np.nan
+    options: dict[str, Any] = {"modalities": ["sound", "facts"], "split": "part"}
+    said = failure(NpzViews(file=pack(given), **options))
+    assert "'sound', row 8: values must be finite, and some are NaN" in said and 'gaps = "absent"' in said
+    told = NpzViews(file=pack(given), **options, gaps="absent").splits["train"]
+    given["sound"][7] = np.nan
+    whole = NpzViews(file=pack(given), **options).splits["train"]
+    assert told.present is not None and whole.present is not None and told.present.equal(whole.present)
+    assert not told.present.all() and told.inputs["sound"][:].equal(whole.inputs["sound"][:])
+    given["facts"][7] = np.nan
+    assert "row 8: every modality is empty" in failure(NpzViews(file=pack(given), **options))
+    given["facts"][7] = np.inf
+    assert "row 8: values must be finite" in failure(NpzViews(file=pack(given), **options, gaps="absent"))
+
+
+def test_arrays_without_a_gap_are_read_as_ever(pack: Any) -> None:
+    given = arrays()
+    data = NpzViews(file=pack(given), modalities=KINDS, split="part")
+    assert all(split.present is None for split in data.splits.values())
+    assert all(type(split.inputs["sound"]) is Gathered for split in data.splits.values())
+
+
 class Explosive:
     """Unpickling it would leave a trace."""
 
@@ -332,7 +401,7 @@ def test_objects_are_refused_and_never_unpickled(pack: Any, tmp_path: Path, name
             "'short' must have 40 rows as the target, got the",
         ),
         (
-            {"facts": np.where(np.arange(40) == 8, np.nan, 1.0)[:, None]},
+            {"facts": np.where(np.arange(40) == 8, np.inf, 1.0)[:, None]},
             ["facts", "sound"],
             "'facts', row 9: values must be finite",
         ),

@@ -179,6 +179,7 @@ def test_missing_means_worst_subset_and_area_over_the_rate() -> None:
         measured("missing", 0.55, absent=("image",)),
         measured("missing", 0.28, absent=("sound",)),
         *[measured("missing_rate", 1 - rate, rate=rate) for rate in (0.5, 0.1, 0.3)],
+        measured("missing_rate", 0.0, modality="sound", rate=0.3),  # of one alone: no point of the curve
     ]
     found = rb.missing(record(clean=1.0, extra=extra))
     assert found.mean == pytest.approx((0.5 + 0.2) / 2)
