@@ -64,7 +64,7 @@ def test_stages_learn_what_they_say_and_nothing_else() -> None:
     before = {k: v.clone() for k, v in method.state_dict().items()}
     reports = fit(method, datamodule)
     after = method.state_dict()
-    assert [r["name"] for r in reports] == ["pull", "centre", "probe"]
+    assert [r.name for r in reports] == ["pull", "centre", "probe"]
     assert reports[0]["monitor"] == "val/loss" and reports[2]["monitor"] == "val/accuracy"
     assert reports[1].steps == 0 and reports[0].steps > 0
     for name in ("offset", "mean", "head.weight"):

@@ -400,7 +400,7 @@ def test_last_stage_moves_only_what_it_may(digits: DigitHalves, monkeypatch: pyt
     before, stages = state_at_start_of_last_stage(method)
     monkeypatch.setattr(method, "stages", stages)
     reports = fit(method, digits)
-    assert [r["name"] for r in reports] == ["train", "statistics", "energy", "calibration", "attention"]
+    assert [r.name for r in reports] == ["train", "statistics", "energy", "calibration", "attention"]
     after = method.state_dict()
     moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
     decoder_names = {f"base.{n}" for n in ("mix.0.weight", "mix.0.bias", "head.weight", "head.bias")}
