@@ -65,7 +65,7 @@ def test_stages_learn_what_they_say_and_nothing_else() -> None:
     reports = fit(method, datamodule)
     after = method.state_dict()
     assert [r.name for r in reports] == ["pull", "centre", "probe"]
-    assert reports[0]["monitor"] == "val/loss" and reports[2]["monitor"] == "val/accuracy"
+    assert reports[0].monitor == "val/loss" and reports[2].monitor == "val/accuracy"
     assert reports[1].steps == 0 and reports[0].steps > 0
     for name in ("offset", "mean", "head.weight"):
         assert not torch.equal(before[name], after[name]), f"{name} should have been fitted"
@@ -91,8 +91,8 @@ def test_the_best_epoch_is_restored() -> None:
     method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=12, batch_size=64, lr=0.3, patience=12))
     (report,) = fit(method, datamodule)
     scores = [h["val/accuracy"] for h in report.history]
-    assert report["best_score"] == pytest.approx(max(scores))
-    assert report["best_epoch"] == scores.index(max(scores)), "the first of equals"
+    assert report.best_score == pytest.approx(max(scores))
+    assert report.best_epoch == scores.index(max(scores)), "the first of equals"
     batches = datamodule.ordered("val")
     right = [(method(b.inputs, b.present).logits.argmax(dim=1) == b.target) for b in batches]
     assert float(torch.cat(right).float().mean()) == pytest.approx(max(scores), abs=1e-6)
@@ -104,7 +104,7 @@ def test_patience_ends_a_stage() -> None:
     seed_all("patience")
     method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=200, batch_size=64, lr=0.05, patience=2))
     (report,) = fit(method, datamodule)
-    assert report["epochs"] == report["best_epoch"] + 1 + 2
+    assert report.epochs == report.best_epoch + 1 + 2
 
 
 def test_a_loss_that_is_not_finite_names_method_and_step() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from benchmark.conformance.case import Case
 from benchmark.conformance.probe import PROBES, Probe
+from benchmark.conformance.report import run_check
 from benchmark.conformance.training import check_gradients
 from methods import Base, Wrapper, methods
 from tests.methods.conftest import RECIPE, images, task, vectors
@@ -32,13 +33,11 @@ def pairs(wrapper: str) -> Iterator[tuple[str, Case]]:
 @pytest.mark.filterwarnings("ignore:.*biased upwards")
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_step_of_every_stage_over_every_base_it_accepts(wrapper: str) -> None:
-    failed, bases = [], set()
+    bases, results = set(), []
     for said, case in pairs(wrapper):
         bases.add(case.options["base"].name)
-        try:
-            check_gradients(case)
-        except Exception as error:  # every pair, before the first failure is told
-            failed.append(f"{said}: {error!r:.200}")
+        results.append(run_check(wrapper, said, lambda case=case: check_gradients(case)))
+    failed = [str(result) for result in results if not result.passed]
     assert not failed, "\n".join(failed)
     refused = set(methods.names()) - bases
     # Fitted in several stages, or on a loss of its own: the plan says so.
