@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.cross_decomposition
 import sklearn.linear_model
@@ -15,6 +16,7 @@ from benchmark.conformance.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, fit
 from datamodules.base import DataModule
+from datamodules.csv_views import CsvViews
 from datamodules.registry import datasets
 from datamodules.spec import Batch, Modality, Task
 from methods.base import Encoded, Method, Output, Recipe
@@ -268,14 +270,36 @@ def test_dcca_loss_of_the_method_is_the_mean_correlation_of_pairs() -> None:
     torch.testing.assert_close(method.coordinate(out, batch)["coordination"], expected)
 
 
-def test_a_batch_too_small_for_correlations_counts_as_nothing() -> None:
+def test_a_batch_with_few_complete_rows_correlates_the_leading_columns() -> None:
     datamodule = Probe(shape="vectors")
-    method = build("dcca", datamodule.task, components=4)
-    for rows, counts in ((8, False), (9, True)):
+    method = build("dcca", datamodule.task, components=4, ridge=0.01)
+    for rows, columns in ((5, 0), (6, 1), (8, 1), (9, 4)):
         batch = batch_of(datamodule, rows)
-        loss = method.coordinate(method(batch.inputs, batch.present), batch)["coordination"]
-        assert (float(loss.detach()) != 0) == counts
-        loss.backward()  # a zero with a gradient: every rank has one
+        out = method(batch.inputs, batch.present)
+        loss = method.coordinate(out, batch)["coordination"]
+        a, b = out.z[..., :columns].unbind(dim=1)
+        expected = dcca_loss(a, b, 0.01) / columns if columns else torch.zeros(())
+        torch.testing.assert_close(loss, expected)
+        loss.backward()  # a zero with a gradient too: every rank has one
+
+
+@pytest.mark.filterwarnings("ignore:.*biased upwards")
+@pytest.mark.parametrize(("rows", "lacking", "columns"), [(150, 0.0, 20), (60, 0.0, 6), (600, 0.8, 4)])
+@pytest.mark.parametrize("name", ["dcca", "dccae"])
+def test_small_and_incomplete_tables_are_learnt_from(name: str, rows: int, lacking: float, columns: int, tmp_path):
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, rows)
+    table = pd.DataFrame(rng.standard_normal((rows, 10)) + label[:, None], columns=[f"c{i}" for i in range(10)])
+    table.loc[rng.random(rows) < lacking, ["c5", "c6", "c7", "c8", "c9"]] = np.nan
+    table.assign(target=label).to_csv(tmp_path / "table.csv", index=False)
+    views = {"a": ["c0..c4"], "b": ["c5..c9"]}
+    datamodule = CsvViews(file=str(tmp_path / "table.csv"), modalities=views)
+    method = build(name, datamodule.task, Recipe(width=32, epochs=2, batch_size=128))
+    coordinate, *_ = fit(method, datamodule, seed=0)
+    # Both splits have a correlation, to learn by and to choose the epoch by (beside which dccae rebuilds).
+    assert all(epoch["train/coordination"] < -0.1 for epoch in coordinate.history)
+    assert name == "dccae" or all(epoch["val/loss"] < -0.1 for epoch in coordinate.history)
+    assert summary(method.train(False), datamodule)["trained_columns"] == columns
 
 
 def test_dcca_aligns_its_codes() -> None:
