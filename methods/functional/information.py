@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def entropies(p: Tensor) -> dict[str, Tensor]:
-    """Entropies and mutual information, in bits, of a joint distribution or of counts `[X, Y]`, which are normalised."""
+    """Entropies and mutual information, in bits, of a joint distribution or of counts `[X, Y]`, normalised here."""
     total = p.sum()
     if not (p >= 0).all() or not 0 < total < torch.inf:
         raise ValueError(f"Expected non-negative probabilities or counts with a positive sum, but got a sum of {total}")
