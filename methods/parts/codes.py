@@ -145,7 +145,7 @@ def fit_probe(task: Task, z: Tensor, target: Tensor, decay: float = 1e-3) -> tup
 
 
 def class_means(task: Task, train: Codes, test: Codes) -> dict[str, float]:
-    """Nearest class mean across modalities: classify one's test codes by the means of another's labelled training codes.
+    """Nearest class mean across modalities: classify one's test codes by the means of another's training codes.
 
     Not zero-shot: the labels of the training rows say which codes a class has.
     """
