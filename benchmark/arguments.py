@@ -50,7 +50,7 @@ def add_board(parser: ArgumentParser) -> None:
 def add_matrix(parser: ArgumentParser) -> None:
     """Which cells."""
     parser.add_argument("matrix", nargs="?", default=None, help="a TOML file or a shipped matrix (default: quick)")
-    parser.add_argument("--methods", type=names, metavar="A,B", help="only these methods")
+    parser.add_argument("--methods", type=names, metavar="A,B", help="only these methods; all: every one")
     parser.add_argument("--datasets", type=names, metavar="A,B", help="only these datasets")
     parser.add_argument("--seeds", type=at_least(1), metavar="N", help="seeds 0..N-1")
     parser.add_argument("--conditions", metavar="SET", help="standard, full, none, or a list of corruptions and groups")

@@ -179,9 +179,9 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
 
 
 def _pick(names: Sequence[str], registry: Registry, given: tuple[Choice, ...], where: str) -> tuple[Choice, ...]:
-    """The named ones, with the options the matrix gives them."""
+    """The named ones, with the options the matrix gives them; `all` is everything registered."""
     picked: list[Choice] = []
-    for name in names:
+    for name in registry.names() if list(names) == ["all"] else names:
         _known(registry, name, where, "")
         picked += [c for c in given if c.name == name] or [Choice(name, where=where)]
     return tuple(picked)

@@ -175,6 +175,11 @@ class Method(LightningModule, ABC):
         self._sums: dict[str, Tensor] = {}  # of this epoch's terms
         self._losses: list[tuple[int, Tensor]] = []  # of this epoch, each with its step
 
+    @property
+    def encoding_width(self) -> int:
+        """D of the encodings `z` [B, M, D] that `pool` returns: what a wrapper puts between `pool` and `fuse` needs."""
+        return self.recipe.width
+
     # ---- stations -------------------------------------------------------------------------------------------------
 
     def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
@@ -487,6 +492,10 @@ class Wrapper(Method):
         self.base = built
         self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue] - a fact of the base's class
 
+    @property
+    def encoding_width(self) -> int:
+        return self.base.encoding_width
+
     def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
         return self.base.encode(inputs, present)
 
@@ -522,8 +531,13 @@ class Wrapper(Method):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        base = options.get("base", inspect.signature(cls).parameters["base"].default)
+        base = cls.chosen_base(options)
         return methods.get(base.name).applies_to(task, base.options)
+
+    @classmethod
+    def chosen_base(cls, options: Mapping[str, Any]) -> Base:
+        """The base of the options, or the default one."""
+        return options.get("base", inspect.signature(cls).parameters["base"].default)
 
 
 def modality_encoders(method: Method) -> list[nn.Module]:

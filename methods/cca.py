@@ -50,6 +50,10 @@ class Cca(Coordination):
         super().__init__(task, recipe, kept, RawViews(task) if raw else None)
         self.align = Alignment(widths, ridge)
 
+    @property
+    def encoding_width(self) -> int:
+        return max(self.align.widths)
+
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
         return self.align(super().pool(tokens, present))
 

@@ -60,6 +60,10 @@ class Clustered(Method):
         self.clustering, self.agreement = clustering, agreement
         self.prototypes = nn.Parameter(torch.randn(clusters, recipe.width))
 
+    @property
+    def encoding_width(self) -> int:
+        return self.clusters * self.recipe.width
+
     def scores(self, x: Tensor) -> Tensor:
         """Cosines of tokens and prototypes, [..., K]."""
         return F.normalize(x, dim=-1) @ F.normalize(self.prototypes, dim=-1).mT

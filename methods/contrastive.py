@@ -21,7 +21,7 @@ LOWEST_TEMPERATURE = 0.01
 
 @register("contrastive")
 class Contrastive(Pairwise):
-    """Symmetric InfoNCE between modalities with a learned temperature; zero-shot scores are in the summary.
+    """Symmetric InfoNCE between modalities with a learned temperature.
 
     Further options are those of `Pairwise`.
 

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from datamodules.options import Natural, NonNegative, Positive
@@ -15,6 +16,7 @@ from methods.parts.coordination import Pairwise
 from methods.parts.search import LogUniform, Space
 
 WIDEST = 20  # chosen, with the ridge, on the validation split of `multi_digits`
+ROWS_PER_COLUMN = 6  # of a batch; a default code is as wide as this allows
 ROWS_PER_WIDTH = 10  # fewer rows than this times the sum of widths, and a batch's correlations are mostly chance
 
 
@@ -23,8 +25,10 @@ class Dcca(Pairwise):
     """Train encoders so that a batch's codes are maximally correlated; then align them by a streaming linear CCA.
 
     The loss is minus the mean canonical correlation of the batch (the nuclear norm over k). It is not a mean over rows:
-    small batches overstate it, which is why codes are narrow; a batch too small for any correlation (the rest of a
-    validation split) counts as 0. Held-out correlations are in the summary.
+    small batches overstate it, which is why codes are narrow. A batch with no more complete rows than the sum of the
+    widths (a small table, rows that lack a modality, the rest of a split) correlates the leading columns alone, one for
+    every six rows; with less than six rows it counts as 0. How many columns a batch of the training rows can support is
+    in the summary (`trained_columns`), with the held-out correlations.
 
     Source: Andrew et al., 2013.
 
@@ -53,7 +57,7 @@ class Dcca(Pairwise):
         supervised: bool = False,
         weight: NonNegative = 1.0,
     ) -> None:
-        k = components or max(1, min(recipe.width, WIDEST, recipe.batch_size // 6))
+        k = components or max(1, min(recipe.width, WIDEST, recipe.batch_size // ROWS_PER_COLUMN))
         check_batch(type(self).__name__, recipe.batch_size, k)
         super().__init__(task, recipe, supervised=supervised, weight=weight, components=k)
         self.norm: Literal["nuclear", "frobenius"] = norm
@@ -65,9 +69,8 @@ class Dcca(Pairwise):
         return self.align(super().pool(tokens, present))
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-        if len(a) <= 2 * self.components:  # correlations of 1, whatever the encoder
-            return a.sum() * 0
-        return dcca_loss(a, b, self.ridge, self.norm) / self.components
+        k = supported(len(a), self.components)
+        return dcca_loss(a[:, :k], b[:, :k], self.ridge, self.norm) / k if k else a.sum() * 0
 
     def fit_alignment(self, train: Iterable[Encoded]) -> None:
         """Streaming linear CCA of the trained codes."""
@@ -75,6 +78,18 @@ class Dcca(Pairwise):
 
     def stages(self) -> tuple[Stage, ...]:
         return self.coordination_stage(), Stage(self, name="align", solve=self.fit_alignment), *self.probe_stages()
+
+    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
+        present = torch.cat([e.present for e in train]).double()
+        shares = present.T @ present / len(present)  # of the rows that have both, for every pair
+        rows = int(shares.min() * min(self.recipe.batch_size, len(present)))
+        return {**super().summary(train, test), "trained_columns": float(supported(rows, self.components))}
+
+
+def supported(rows: int, k: int) -> int:
+    """How many of k columns the correlations of so many rows can train: all, or the leading ones."""
+    # With rows <= 2 k some correlations are 1 whatever the encoder.
+    return k if rows > 2 * k else rows // ROWS_PER_COLUMN
 
 
 def check_batch(name: str, rows: int, k: int) -> None:

@@ -74,7 +74,7 @@ class Emma(Wrapper):
         self.capacity_penalty, self.quantile = capacity_penalty, quantile
         self.attention = EnergyAttention(
             len(task.modalities),
-            recipe.width,
+            self.base.encoding_width,
             hidden=hidden,
             sigma=sigma,
             tau=tau,

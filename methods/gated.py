@@ -19,6 +19,12 @@ class Gated(Method):
     Gates start neutral: 1/M each with `normalisation = "softmax"`, 1/2 with "sigmoid". An absent modality has weight 0;
     a softmax shares its weight among the others.
 
+    With two modalities a softmax of linear gates depends on one linear function of all encodings, the difference of the
+    two logits, whatever each gate sees: `sees` makes no difference, and one weight per modality cannot take part in an
+    interaction (on xor it gets three of four corners). Independent gates multiply an encoding by a function of another.
+    Validation accuracy (2 seeds, scalar gates that see all): xor softmax .694, sigmoid .877, its optimum is .875;
+    digit_halves .948 and .973. A gate that sees its own modality alone stays at chance on xor (.513).
+
     `attention = "hard"` picks one modality, the argmax. It is trained on the exact expected loss
     `sum_m softmax(l)_m loss(head(z_m))`, which has no variance and costs one head per modality.
 
@@ -27,7 +33,7 @@ class Gated(Method):
     Args:
         granularity: "scalar": one weight per modality. "vector": one per feature.
         sees: What the gate of a modality looks at: itself ("target"), the others ("other") or "all".
-        normalisation: "softmax" over modalities, or independent "sigmoid" gates. Hard attention needs "softmax".
+        normalisation: Independent "sigmoid" gates, or "softmax" over modalities. Hard attention has no use for it.
         attention: "soft" or "hard". Hard attention needs scalar gates.
     """
 
@@ -38,7 +44,7 @@ class Gated(Method):
     }
     checked = (
         {},
-        {"normalisation": "sigmoid"},
+        {"normalisation": "softmax"},
         {"granularity": "vector", "sees": "other"},
         {"attention": "hard", "sees": "target"},
     )
@@ -50,12 +56,12 @@ class Gated(Method):
         *,
         granularity: Literal["scalar", "vector"] = "scalar",
         sees: Literal["target", "other", "all"] = "all",
-        normalisation: Literal["softmax", "sigmoid"] = "softmax",
+        normalisation: Literal["softmax", "sigmoid"] = "sigmoid",
         attention: Literal["soft", "hard"] = "soft",
     ) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
-        if attention == "hard" and (granularity, normalisation) != ("scalar", "softmax"):
-            raise ValueError("gated: `attention` 'hard' needs `granularity` 'scalar' and `normalisation` 'softmax'")
+        if attention == "hard" and granularity != "scalar":
+            raise ValueError("gated: `attention` 'hard' needs `granularity` 'scalar'")
         self.granularity = granularity
         self.normalisation: Literal["softmax", "sigmoid"] = normalisation
         self.attention = attention

@@ -8,7 +8,7 @@ from torch import Tensor
 from datamodules.options import Count, NonNegative, Positive
 from datamodules.spec import Task
 from methods import Recipe, register
-from methods.functional.attention import Mixture, region_start, select_mixture, sparsemax, weighted_em
+from methods.functional.attention import Mixture, cell_variance, region_start, select_mixture, sparsemax, weighted_em
 from methods.parts.attention import (
     ContinuousMethod,
     Nodes,
@@ -34,10 +34,12 @@ class MixtureAttention(ContinuousMethod):
     outside all supports.
 
     Args:
-        components: K: 2 (halves) or 4 (quadrants) of an image; intervals of a sequence.
+        components: K: 1, 2 (halves) or 4 (quadrants) of an image; intervals of a sequence. 1 with `select` trains one
+            mode and tests with as many as are found (the source's attention with selection at test time).
         component: The shape of the densities.
         iterations: EM iterations, unrolled.
         select: Choose K from 1..max_components at test time, by the likelihood penalised with `penalty` per component.
+            Covariances then are at least those of a cell, in training too: selection finds modes, not cells.
         mixing: "soft" keeps EM's weights; "sparse" takes sparsemax(temperature * pi), so that weak components vanish.
     """
 
@@ -47,6 +49,7 @@ class MixtureAttention(ContinuousMethod):
         {},
         {"component": "paraboloid", "mixing": "sparse", "components": 2},
         {"select": True, "max_components": 3},
+        {"components": 1, "select": True},
     )
 
     def __init__(
@@ -54,7 +57,7 @@ class MixtureAttention(ContinuousMethod):
         task: Task,
         recipe: Recipe,
         *,
-        components: Literal[2, 4] = 4,
+        components: Literal[1, 2, 4] = 4,
         component: Shape = "gaussian",
         iterations: Count = 5,
         select: bool = False,
@@ -77,8 +80,9 @@ class MixtureAttention(ContinuousMethod):
         if self.select and not self.training:
             mixture, _ = select_mixture(points, scores, self.max_components, self.penalty)
         else:
+            floor = cell_variance(points) if self.select else 1e-6
             start = region_start(points, scores, self.components)
-            pi, mu, cov, _ = weighted_em(points, scores, *start, iterations=self.iterations)
+            pi, mu, cov, _ = weighted_em(points, scores, *start, iterations=self.iterations, reg=floor)
             mixture = Mixture(pi, mu, cov)
         if self.mixing == "sparse":
             mixture = mixture._replace(pi=sparsemax(self.temperature * mixture.pi))

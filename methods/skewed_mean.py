@@ -37,7 +37,7 @@ class SkewedMean(Wrapper):
     which collapses all centres onto two antipodal points: "farthest", a negative control, needs `allow_collapse`.
 
     Args:
-        base: The fusion: any method with a joint embedding that is fitted in one stage.
+        base: The fusion: any method with a joint embedding that is fitted in one stage on the task's loss.
         regularizer: "r1", "r2", "mhe", "uniformface", "regularface", "farthest" or "none"; with options as in
             `{ name = "r1", gamma = 8 }` (`methods.parts.center_regularizers`).
         weight: Of the regulariser.
@@ -143,7 +143,7 @@ class SkewedMean(Wrapper):
             return f"needs one class per row, and the target of {task.name} is {task.target}"
         if task.num_outputs == 2 and options.get("regularizer", R1).name != "none":
             return "two centres are antipodal without help: there is nothing to regularise"
-        return super().applies_to(task, options)
+        return super().applies_to(task, options) or _reason_against(task, cls.chosen_base(options))
 
     def _of_base(self, out: Output, present: Tensor) -> Output:
         """The output with the joint representation the base knows as `fused`, where it looks at it."""
@@ -177,13 +177,30 @@ class SkewedMean(Wrapper):
         return parameter
 
 
+def _reason_against(task: Task, base: Base) -> str | None:
+    """Why the centres cannot replace the head of the base, found by building it without memory."""
+    with torch.device("meta"):
+        return _headless(base.build(task, Recipe()), base.name)
+
+
+def _headless(base: Method, name: str) -> str | None:
+    """Why the base has no linear head that can be exchanged for centres; None if it has."""
+    first, *more = base.stages()
+    if more or first.solve is not None:
+        return f"`base` must be fitted in one stage by gradient, got {name!r}"
+    if _innermost(base).head is None:
+        return f"`base` must have a joint embedding, got {name!r}, whose `fuse` returns logits"
+    if first.loss == "terms":
+        return f"`base` must be trained on the task's loss, got {name!r}, whose own loss predicts with its head"
+    return None
+
+
 def _take_head(base: Method, name: str) -> int:
     """Remove the base's own linear head, which the centres replace, and return the width of what it saw."""
+    if reason := _headless(base, name):
+        raise ValueError(f"SkewedMean: {reason}")
     inner = _innermost(base)
-    if len(base.stages()) != 1 or base.stages()[0].solve is not None:
-        raise ValueError(f"SkewedMean: `base` must be fitted in one stage by gradient, got {name!r}")
-    if inner.head is None:
-        raise ValueError(f"SkewedMean: `base` must have a joint embedding, got {name!r}, whose `fuse` returns logits")
+    assert inner.head is not None
     width = inner.head.in_features
     inner.head = None
     return width

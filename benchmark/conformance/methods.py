@@ -96,7 +96,8 @@ def _check_shapes(case: Case) -> None:
             f"{name!r}{where(method.encode)}",
         )
     z = method.pool(tokens, batch.present)
-    _require_shape("pool", z, (rows, len(case.task.modalities), None), method.pool)
+    said = f" (`encoding_width` says {method.encoding_width}: define it)"
+    _require_shape("pool", z, (rows, len(case.task.modalities), method.encoding_width), method.pool, said)
     fused = method.fuse(z, batch.present)
     # Who predicts otherwise than by the base's head may fuse to any width.
     usual = method.head if type(method).predict is Method.predict else None

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from methods.functional.gaussian import gaussian_density, gaussian_expectation, moments
 from methods.functional.mixture import (
     Mixture,
+    cell_variance,
     mixture_expectation,
     region_start,
     select_mixture,
@@ -28,6 +29,7 @@ from methods.functional.value_function import cell_centers, rbf_axes, ridge_oper
 __all__ = [
     "Mixture",
     "cell_centers",
+    "cell_variance",
     "gaussian_density",
     "gaussian_expectation",
     "grid_paraboloid_expectation",

@@ -24,7 +24,7 @@ def symmetric(a: Tensor) -> Tensor:
     return 0.5 * (a + a.transpose(-1, -2))
 
 
-def moments(points: Tensor, weights: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+def moments(points: Tensor, weights: Tensor, eps: float | Tensor = 1e-6) -> tuple[Tensor, Tensor]:
     """Mean and covariance of attention weights `[..., L]` that sum to 1.
 
     Two passes, so that near one-hot rows keep their digits; `eps` is added to the diagonal of the covariance, without

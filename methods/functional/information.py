@@ -7,7 +7,11 @@ from torch import Tensor
 
 
 def entropies(p: Tensor) -> dict[str, Tensor]:
-    """Entropies and mutual information, in bits, of a joint distribution `[X, Y]`."""
+    """Entropies and mutual information, in bits, of a joint distribution or of counts `[X, Y]`, normalised here."""
+    total = p.sum()
+    if not (p >= 0).all() or not 0 < total < torch.inf:
+        raise ValueError(f"Expected non-negative probabilities or counts with a positive sum, but got a sum of {total}")
+    p = p / total
     joint, x, y = (_entropy(q) for q in (p, p.sum(dim=1), p.sum(dim=0)))
     return {"HX": x, "HY": y, "HXY": joint, "MI": x + y - joint, "HX_given_Y": joint - y}
 

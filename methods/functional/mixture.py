@@ -41,12 +41,12 @@ def _maximise(points: Tensor, weights: Tensor, mixture: Mixture, reg: Tensor) ->
 
 
 def weighted_em(
-    points: Tensor, weights: Tensor, pi: Tensor, mu: Tensor, cov: Tensor, iterations: int, reg: float = 1e-6
+    points: Tensor, weights: Tensor, pi: Tensor, mu: Tensor, cov: Tensor, iterations: int, reg: float | Tensor = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gaussian mixture of weighted points by a fixed number of EM iterations, differentiable by unrolling.
 
     Starts from the mixture `pi, mu, cov`; `weights [B, L]` are normalised inside, `reg` is added to the diagonal of
-    every covariance. Returns `pi, mu, cov` and their weighted log-likelihood `[B]`.
+    every covariance (a number, or `[D]`). Returns `pi, mu, cov` and their weighted log-likelihood `[B]`.
     """
     wide, dtype = wide_dtype(weights), weights.dtype
     t, w = points.to(wide), weights.to(wide)
@@ -57,6 +57,15 @@ def weighted_em(
         mixture = _maximise(t, w, mixture, diagonal)
     log_likelihood = (w * _joint_log_density(t, mixture).logsumexp(dim=-2)).sum(-1)
     return mixture.pi.to(dtype), mixture.mu.to(dtype), mixture.cov.to(dtype), log_likelihood.to(dtype)
+
+
+def cell_variance(points: Tensor) -> Tensor:
+    """Variance of a point drawn uniformly from a cell of the grid, per axis, `[D]`: pitch^2 / 12.
+
+    Weights say nothing finer than a cell. With a smaller floor the likelihood of a component that sits on one cell
+    grows without a mode being there.
+    """
+    return (2 * points.amin(dim=0)).square() / 12  # the first centre of an axis is half a pitch from 0
 
 
 def regions(points: Tensor, components: int) -> Tensor:
@@ -119,17 +128,19 @@ def select_mixture(
     penalty: float,
     restarts: int = 3,
     iterations: int = 10,
-    reg: float = 1e-6,
+    reg: float | Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Mixture, Tensor]:
     """Choose K in 1..max_components per row by the penalised likelihood, with random restarts for every K > 1.
 
-    Each row is scored by its own weights alone; the published code sums over the batch.
+    Each row is scored by its own weights alone; the published code sums over the batch. `reg` is added to the diagonal
+    of every covariance, by default the variance of a cell, so that modes are found and not cells.
 
     Returns:
         A mixture of `max_components` components, the unused ones with weight 0, and the chosen K `[B]`.
     """
     batch, dim = len(weights), points.shape[-1]
+    reg = cell_variance(points) if reg is None else reg
     mu, cov = moments(points, weights / weights.sum(-1, keepdim=True), reg)
     candidates, scores = [], []
     for k in range(1, max_components + 1):

@@ -76,7 +76,7 @@ def decoder(method: Method) -> tuple[nn.Parameter, ...]:
     mode = method.training
     method.train(False)
     like = next(method.parameters())
-    z = torch.zeros(2, len(method.task.modalities), method.recipe.width, dtype=like.dtype, device=like.device)
+    z = torch.zeros(2, len(method.task.modalities), method.encoding_width, dtype=like.dtype, device=like.device)
     present = torch.ones(z.shape[:2], dtype=torch.bool, device=like.device)
     parameters = [p for p in method.parameters() if p.requires_grad]
     with torch.enable_grad():

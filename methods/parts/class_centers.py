@@ -30,6 +30,24 @@ def cosine_logits(x: Tensor, centers: Tensor, scale: Tensor | float = SCALE) -> 
     return scale * F.normalize(x, dim=1) @ F.normalize(centers, dim=1).T.to(x.dtype)
 
 
+class ProxyNCA(ProxyNCALoss):
+    """`d(x, p_y) + log sum_{c != y} exp(-d(x, p_c))`, d the scaled squared distance of unit vectors.
+
+    As in the original (Movshovitz-Attias et al., 2017): the library's own keeps the positive in the denominator, which
+    makes it a normalised softmax. Miners have no say.
+    """
+
+    def nca_computation(
+        self, query: Tensor, reference: Tensor, query_labels: Tensor, reference_labels: Tensor, indices_tuple: Any
+    ) -> dict[str, dict[str, Any]]:
+        """One loss per row, as the library's reducers take them."""
+        distance = self.softmax_scale * self.distance(query, reference)
+        own = query_labels.unsqueeze(1) == reference_labels
+        losses = distance[own] + (-distance).masked_fill(own, -torch.inf).logsumexp(dim=1)
+        rows = torch.arange(len(query), device=query.device)
+        return {"loss": {"losses": losses, "indices": rows, "reduction_type": "element"}}
+
+
 def metric_loss(
     loss: Loss, classes: int, width: int, regularizer: BaseRegularizer | None, weight: float
 ) -> nn.Module | None:
@@ -47,7 +65,7 @@ def metric_loss(
         case "proxy_anchor":
             criterion = ProxyAnchorLoss(classes, width, margin=0.1, alpha=32, **attached)
         case "proxy_nca":
-            criterion = ProxyNCALoss(classes, width, softmax_scale=SCALE, **attached)
+            criterion = ProxyNCA(classes, width, softmax_scale=SCALE, **attached)
     criterion.proxies = _new_centers(classes, width)
     return criterion
 

@@ -1,4 +1,4 @@
-"""What is reported about codes: collapse, held-out correlations, retrieval, transfer and zero-shot, once per cell."""
+"""What is reported about codes: collapse, held-out correlations, retrieval, transfer and class means, once per cell."""
 
 from itertools import combinations, permutations
 from typing import NamedTuple
@@ -42,7 +42,7 @@ def report(task: Task, train: Codes, test: Codes) -> dict[str, float]:
     if task.goal.probed:
         found.update(transfer(task, train, test))
     if task.goal.classifies:
-        found.update(prototypes(task, train, test))
+        found.update(class_means(task, train, test))
     return found
 
 
@@ -144,19 +144,22 @@ def fit_probe(task: Task, z: Tensor, target: Tensor, decay: float = 1e-3) -> tup
     return raw, bias.detach() - mean @ raw
 
 
-def prototypes(task: Task, train: Codes, test: Codes) -> dict[str, float]:
-    """Zero-shot across modalities: classify one's test codes by the class means of another's training codes."""
+def class_means(task: Task, train: Codes, test: Codes) -> dict[str, float]:
+    """Nearest class mean across modalities: classify one's test codes by the means of another's training codes.
+
+    Not zero-shot: the labels of the training rows say which codes a class has.
+    """
     found = {}
     for i, j in permutations(range(len(task.names)), 2):
         rows, held_out = train.present[:, j], test.present[:, i]
         codes, labels = F.normalize(train.z[rows, j].double(), dim=-1), train.target[rows].long()
         if labels.bincount(minlength=task.num_outputs).min() == 0:
-            return {}  # a class without a prompt cannot be named
+            return {}  # a class without training rows has no mean
         means = torch.stack([codes[labels == c].mean(0) for c in range(task.num_outputs)])
-        # A class's normalised rows are its prompts: their mean is one template.
+        # The mean of a class is its one prompt, and the nearest by cosine is the most probable.
         p = zero_shot(test.z[held_out, i].double(), means.unsqueeze(1), 1.0)
         score = float((p.argmax(-1) == test.target[held_out]).double().mean())
-        found[f"{task.names[i]}_from_{task.names[j]}"] = {"zero_shot": score}
+        found[f"{task.names[i]}_from_{task.names[j]}"] = {"class_mean": score}
     return _with_mean(task, found)
 
 

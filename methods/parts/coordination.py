@@ -93,6 +93,10 @@ class Pairwise(Coordination):
         self.weight = weight
         self.project = nn.ModuleList(nn.Linear(recipe.width, self.components) for _ in task.modalities)
 
+    @property
+    def encoding_width(self) -> int:
+        return self.components
+
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
         z = super().pool(tokens, present)
         return torch.stack([project(z[:, m]) for m, project in enumerate(self.project)], dim=1)

@@ -109,6 +109,14 @@ def test_not_applicable_is_listed_with_its_reason() -> None:
     assert left.label == "unimodal[image]" and "no modality 'image'" in left.reason
 
 
+def test_all_on_the_command_line_is_all_of_a_file() -> None:
+    file = {**SMALL, "methods": [{"name": "concat", "hidden": 16}]}
+    matrix = with_arguments(parse(file, "f"), method_names=["all"])
+    assert [c.name for c in matrix.methods] == [c.name for c in parse({**SMALL, "methods": "all"}, "f").methods]
+    # What the file says of a method still holds.
+    assert {c.name: c.options for c in matrix.methods}["concat"] == {"hidden": 16}
+
+
 def test_command_line_on_top() -> None:
     file = {**SMALL, "recipes": {"interactions_xor": {"epochs": 9, "lr": 0.5}}}
     matrix = with_arguments(

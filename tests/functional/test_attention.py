@@ -381,6 +381,25 @@ def test_selection_finds_the_number_of_modes_row_by_row() -> None:
     assert A.select_mixture(points, weights, max_components=4, penalty=100.0)[1].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("grid", [(8, 8), (14, 14), (6, 11)])
+@pytest.mark.parametrize("sd", [0.03, 0.05])
+def test_selection_finds_blobs_and_not_cells(grid: tuple[int, int], sd: float) -> None:
+    points = A.cell_centers(grid)
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for _ in range(20):
+        centre = 0.2 + 0.2 * torch.rand(2, generator=generator, dtype=torch.float64)
+        blobs = [(-(points - m).square().sum(-1) / (2 * sd**2)).softmax(0) for m in (centre, centre + 0.4)]
+        rows += [blobs[0], 0.6 * blobs[0] + 0.4 * blobs[1]]
+    _, sizes = A.select_mixture(points, torch.stack(rows), max_components=5, penalty=1.0)
+    assert sizes.tolist() == [1, 2] * 20
+
+
+def test_cell_variance_is_that_of_a_uniform_cell() -> None:
+    torch.testing.assert_close(A.cell_variance(A.cell_centers((8, 5))), tensor([1 / 8**2 / 12, 1 / 5**2 / 12]))
+    torch.testing.assert_close(A.cell_variance(A.cell_centers((1,))), tensor([1 / 12]))
+
+
 # --- sparsemax and the value function
 
 

@@ -46,6 +46,22 @@ def random_table(seed: int, *shape: int) -> torch.Tensor:
     return p / p.sum()
 
 
+def test_entropies_of_counts_are_those_of_their_shares() -> None:
+    counts = torch.tensor([[30, 10], [0, 60]])
+    expected = entropies(counts.double() / 100)
+    for given in (counts, counts.double(), counts.float() / 7):
+        assert {k: float(v) for k, v in entropies(given).items()} == pytest.approx(
+            {k: float(v) for k, v in expected.items()}, abs=1e-6
+        )
+    assert float(entropies(torch.ones(2, 2) * 25)["HX"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("wrong", [[[0.5, -0.1], [0.3, 0.3]], [[0.0, 0.0]], [[math.nan, 1.0]], [[math.inf, 1.0]]])
+def test_entropies_refuse_what_is_no_distribution(wrong: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match="non-negative probabilities or counts"):
+        entropies(torch.tensor(wrong))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_pid_is_consistent(seed: int) -> None:
     p = random_table(seed, 3, 2, 3)

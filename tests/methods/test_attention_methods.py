@@ -121,6 +121,21 @@ def test_selected_components_differ_between_training_and_test() -> None:
     assert (fixed.pi.shape[1], chosen.pi.shape[1]) == (4, 3)
 
 
+def test_one_mode_in_training_and_many_at_test() -> None:
+    options = {"components": 1, "select": True, "max_components": 3, "penalty": 0.0}
+    method, (inputs, present) = make("mixture_attention", options), batch()
+    with torch.no_grad():
+        fixed = attention_of(method, inputs, present)["image"]
+        chosen = attention_of(method.eval(), inputs, present)["image"]
+    assert fixed.mixture is not None and chosen.mixture is not None
+    assert fixed.mixture.pi.shape[1] == 1 and int((chosen.mixture.pi > 1e-3).sum(1).max()) > 1
+    # The same floor in both: where one mode is chosen, it is the one of training.
+    method.penalty = 1e6
+    with torch.no_grad():
+        single = attention_of(method, inputs, present)["image"]
+    torch.testing.assert_close(single.weights, fixed.weights, rtol=0, atol=1e-5)
+
+
 def test_heads_divide_the_width() -> None:
     with pytest.raises(ValueError, match="`heads` must divide the width 16, got 3"):
         make("softmax_attention", {"heads": 3})

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.cross_decomposition
 import sklearn.linear_model
@@ -15,6 +16,7 @@ from benchmark.conformance.probe import Probe
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, fit
 from datamodules.base import DataModule
+from datamodules.csv_views import CsvViews
 from datamodules.registry import datasets
 from datamodules.spec import Batch, Modality, Task
 from methods.base import Encoded, Method, Output, Recipe
@@ -120,7 +122,7 @@ def test_summary_on_every_target(name: str, shape: str) -> None:
         found
     )
     assert ("transfer" in found) == (shape not in ("pairs", "retrieval"))
-    assert ("zero_shot" in found) == (shape in ("three", "image_text"))
+    assert ("class_mean" in found) == (shape in ("three", "image_text"))
     stages = [stage.name for stage in build(name, datamodule.task).stages()]
     assert ("probe" in stages) == (shape not in ("pairs", "retrieval"))
 
@@ -268,14 +270,36 @@ def test_dcca_loss_of_the_method_is_the_mean_correlation_of_pairs() -> None:
     torch.testing.assert_close(method.coordinate(out, batch)["coordination"], expected)
 
 
-def test_a_batch_too_small_for_correlations_counts_as_nothing() -> None:
+def test_a_batch_with_few_complete_rows_correlates_the_leading_columns() -> None:
     datamodule = Probe(shape="vectors")
-    method = build("dcca", datamodule.task, components=4)
-    for rows, counts in ((8, False), (9, True)):
+    method = build("dcca", datamodule.task, components=4, ridge=0.01)
+    for rows, columns in ((5, 0), (6, 1), (8, 1), (9, 4)):
         batch = batch_of(datamodule, rows)
-        loss = method.coordinate(method(batch.inputs, batch.present), batch)["coordination"]
-        assert (float(loss.detach()) != 0) == counts
-        loss.backward()  # a zero with a gradient: every rank has one
+        out = method(batch.inputs, batch.present)
+        loss = method.coordinate(out, batch)["coordination"]
+        a, b = out.z[..., :columns].unbind(dim=1)
+        expected = dcca_loss(a, b, 0.01) / columns if columns else torch.zeros(())
+        torch.testing.assert_close(loss, expected)
+        loss.backward()  # a zero with a gradient too: every rank has one
+
+
+@pytest.mark.filterwarnings("ignore:.*biased upwards")
+@pytest.mark.parametrize(("rows", "lacking", "columns"), [(150, 0.0, 20), (60, 0.0, 6), (600, 0.8, 4)])
+@pytest.mark.parametrize("name", ["dcca", "dccae"])
+def test_small_and_incomplete_tables_are_learnt_from(name: str, rows: int, lacking: float, columns: int, tmp_path):
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, rows)
+    table = pd.DataFrame(rng.standard_normal((rows, 10)) + label[:, None], columns=[f"c{i}" for i in range(10)])
+    table.loc[rng.random(rows) < lacking, ["c5", "c6", "c7", "c8", "c9"]] = np.nan
+    table.assign(target=label).to_csv(tmp_path / "table.csv", index=False)
+    views = {"a": ["c0..c4"], "b": ["c5..c9"]}
+    datamodule = CsvViews(file=str(tmp_path / "table.csv"), modalities=views)
+    method = build(name, datamodule.task, Recipe(width=32, epochs=2, batch_size=128))
+    coordinate, *_ = fit(method, datamodule, seed=0)
+    # Both splits have a correlation, to learn by and to choose the epoch by (beside which dccae rebuilds).
+    assert all(epoch["train/coordination"] < -0.1 for epoch in coordinate.history)
+    assert name == "dccae" or all(epoch["val/loss"] < -0.1 for epoch in coordinate.history)
+    assert summary(method.train(False), datamodule)["trained_columns"] == columns
 
 
 def test_dcca_aligns_its_codes() -> None:
@@ -400,7 +424,7 @@ def test_the_transfer_probe_is_penalised_logistic_regression() -> None:
     np.testing.assert_allclose((z.double() @ weight + bias).softmax(1), sk.predict_proba(x), atol=1e-4)
 
 
-def test_transfer_and_zero_shot_are_perfect_for_shared_codes_and_chance_for_rotated_ones() -> None:
+def test_transfer_and_class_means_are_perfect_for_shared_codes_and_chance_for_rotated_ones() -> None:
     task = Task("t", "1", Probe(shape="vectors").task.modalities, "multiclass", 4)
     target = torch.arange(80) % 4
     generator = torch.Generator().manual_seed(0)
@@ -409,9 +433,10 @@ def test_transfer_and_zero_shot_are_perfect_for_shared_codes_and_chance_for_rota
     shared = Codes(torch.stack([code, code], 1), present, target)
     permuted = Codes(torch.stack([code, code.roll(1, dims=1)], 1), present, target)
     found, rotated = report(task, shared, shared), report(task, permuted, permuted)
-    assert found["transfer"] == found["zero_shot"] == found["class_recall_at_1"] == found["recall_at_1"] == 1
+    assert found["transfer"] == found["class_mean"] == found["class_recall_at_1"] == found["recall_at_1"] == 1
     assert found["probe_a"] == rotated["probe_a"] == rotated["probe_b"] == 1
-    assert rotated["transfer"] == rotated["zero_shot"] == 0
+    assert "zero_shot" not in found, "labels of training rows make the means"
+    assert rotated["transfer"] == rotated["class_mean"] == 0
     assert found["recall_at_1_a_to_b"] == 1
     # A linear CCA undoes the permutation: correlations do not see it.
     assert rotated["correlation_sum"] == pytest.approx(found["correlation_sum"], abs=1e-6)
@@ -507,5 +532,5 @@ def test_contrastive_codes_beat_those_of_untrained_encoders() -> None:
         assert after[f"recall_at_{k}"] > before[f"recall_at_{k}"]
         assert after[f"class_recall_at_{k}"] > before[f"class_recall_at_{k}"]
     assert after["median_rank"] < before["median_rank"]
-    assert after["zero_shot"] > 0.5
+    assert after["class_mean"] > 0.5
     assert after["codes_collapsed"] == 0

@@ -117,8 +117,9 @@ def test_gates_start_neutral():
     z, present = encodings()
     mean, half_sum = z.mean(dim=1), z.sum(dim=1) / 2
     for granularity in ("scalar", "vector"):
-        torch.testing.assert_close(build("gated", granularity=granularity).fuse(z, present), mean)
-        sigmoid = build("gated", granularity=granularity, normalisation="sigmoid")
+        softmax = build("gated", granularity=granularity, normalisation="softmax")
+        torch.testing.assert_close(softmax.fuse(z, present), mean)
+        sigmoid = build("gated", granularity=granularity)
         torch.testing.assert_close(sigmoid.fuse(z, present), half_sum)
 
 
@@ -176,7 +177,7 @@ def test_gates_renormalise_over_what_is_present():
     present[:4, 1] = False
     z[:4, 1] = 0
     for attention in ("soft", "hard"):
-        method: Gated = build("gated", attention=attention).eval()
+        method: Gated = build("gated", attention=attention, normalisation="softmax").eval()
         method.gates[1].bias.data.fill_(50.0)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         weights = method.weights(z, present)
         assert weights is not None
@@ -187,7 +188,7 @@ def test_gates_renormalise_over_what_is_present():
 
 
 def test_weights_of_vector_gates_are_their_means():
-    method: Gated = build("gated", granularity="vector")
+    method: Gated = build("gated", granularity="vector", normalisation="softmax")
     torch.manual_seed(3)
     for gate in method.gates:
         nn.init.normal_(gate.weight)  # pyright: ignore[reportArgumentType]
@@ -210,6 +211,23 @@ def test_a_gate_sees_what_it_says(sees: str, changes: list[int]):
     moved[:, 0] += 1
     difference = (method.gate_logits(moved) - method.gate_logits(z)).abs().amax(dim=0)
     assert [m for m in range(3) if difference[m] > 0] == changes
+
+
+@pytest.mark.parametrize("normalisation", ["sigmoid", "softmax"])
+def test_what_a_gate_sees_matters_unless_two_share_a_softmax(normalisation: str):
+    z, present = encodings(2)
+    torch.manual_seed(3)
+    weight = torch.randn(2, 1, WIDTH)
+    target: Gated = build("gated", 2, sees="target", normalisation=normalisation)
+    other: Gated = build("gated", 2, sees="other", normalisation=normalisation)
+    for gate, w in zip(target.gates, weight, strict=True):
+        gate.weight.data.copy_(w)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    # The logit of one, negated, as that of the other: the only difference of a softmax, no difference to it.
+    for gate, w in zip(other.gates, -weight.flip(0), strict=True):
+        gate.weight.data.copy_(w)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    same = torch.allclose(target.fuse(z, present), other.fuse(z, present), atol=1e-6)
+    assert same == (normalisation == "softmax")
+    assert build("gated").normalisation == "sigmoid"
 
 
 # ---- the order blocks of the tensor --------------------------------------------------------------------------------

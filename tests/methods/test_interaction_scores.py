@@ -88,7 +88,17 @@ def test_order_three_solves_parity(name: str, options: dict[str, Any]):
     assert bayes - 0.02 < score
 
 
-@pytest.mark.parametrize("options", [{}, {"granularity": "vector"}, {"attention": "hard"}], ids=str)
+def test_gates_solve_xor_and_a_softmax_of_two_does_not():
+    score, bayes = accuracy("xor", "gated")
+    assert bayes - 0.02 < score
+    score, _ = accuracy("xor", "gated", normalisation="softmax")
+    assert score < 0.75
+
+
+GATES = [{}, {"granularity": "vector"}, {"attention": "hard"}, {"normalisation": "softmax"}]
+
+
+@pytest.mark.parametrize("options", GATES, ids=str)
 def test_gates_solve_the_multiplexer(options: dict[str, Any]):
     score, bayes = accuracy("mux", "gated", **options)
     assert bayes - 0.02 < score

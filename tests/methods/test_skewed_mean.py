@@ -1,12 +1,13 @@
 """skewed_mean: any fusion with a cosine head, a library loss and a centre regulariser."""
 
+import math
 from typing import get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
 from lightning import Trainer
-from pytorch_metric_learning.losses import NormalizedSoftmaxLoss, ProxyAnchorLoss, ProxyNCALoss
+from pytorch_metric_learning.losses import NormalizedSoftmaxLoss, ProxyAnchorLoss
 from torch import Tensor
 
 from datamodules.spec import Batch, Modality, Task
@@ -16,7 +17,7 @@ from methods.concat import Concat
 from methods.functional.centers import r1, rooted_mhe
 from methods.functional.retrieval import recall_at_k
 from methods.parts.center_regularizers import Regularizer
-from methods.parts.class_centers import Loss
+from methods.parts.class_centers import Loss, ProxyNCA
 from methods.parts.unseen_classes import normalized_mutual_information
 from methods.skewed_mean import SkewedMean
 from tests.methods import conftest
@@ -53,6 +54,17 @@ def test_regulariser_adds_its_weight_times_itself(loss):
     assert (value - plain).item() == pytest.approx(3 * r1(method.centers(), 16.0).item(), abs=1e-5)
 
 
+def test_proxy_nca_leaves_the_positive_out_of_the_denominator():
+    generator = torch.Generator().manual_seed(0)
+    x, labels = torch.randn(7, 8, generator=generator), torch.tensor([0, 1, 2, 3, 4, 5, 2])
+    loss = ProxyNCA(6, 8, softmax_scale=16)
+    expected = 0.0
+    for row, label in zip(x, labels.tolist(), strict=True):
+        far = [16 * float((F.normalize(row, dim=0) - F.normalize(p, dim=0)).square().sum()) for p in loss.proxies]
+        expected -= math.log(math.exp(-far[label]) / sum(math.exp(-d) for c, d in enumerate(far) if c != label)) / 7
+    assert loss(x, labels).item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_regularisers_options_reach_the_centres():
     batch = batch_of()
     method = build(regularizer=Regularizer("mhe", {"s": 2.0}), weight=0.5)
@@ -67,7 +79,7 @@ def test_the_regularisers_options_reach_the_centres():
     ("loss", "library", "attribute"),
     [
         ("proxy_anchor", ProxyAnchorLoss(6, 8, margin=0.1, alpha=32), "proxies"),
-        ("proxy_nca", ProxyNCALoss(6, 8, softmax_scale=16), "proxies"),
+        ("proxy_nca", ProxyNCA(6, 8, softmax_scale=16), "proxies"),
         ("normalized_softmax", NormalizedSoftmaxLoss(6, 8, temperature=0.05), "W"),
     ],
 )

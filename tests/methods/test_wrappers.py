@@ -1,0 +1,59 @@
+"""Every wrapper over every method: it fits, or the plan says why not."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmark.conformance.case import Case
+from benchmark.conformance.probe import PROBES, Probe
+from benchmark.conformance.report import run_check
+from benchmark.conformance.training import check_gradients
+from methods import Base, Wrapper, methods
+from tests.methods.conftest import RECIPE, images, task, vectors
+
+WRAPPERS = [name for name in methods.names() if issubclass(methods.get(name), Wrapper)]
+SHAPES = {shape: Probe(shape=shape) for shape in PROBES}
+
+
+def test_discovery() -> None:
+    assert {"augmented", "emma", "modality_dropout", "skewed_mean"} <= set(WRAPPERS)
+
+
+def pairs(wrapper: str) -> Iterator[tuple[str, Case]]:
+    """Defaults of every base on every probe the wrapper accepts, its other checked options on the first."""
+    cls = methods.get(wrapper)
+    for name in methods.names():
+        for options in methods.get(name).checked:
+            given = {"base": Base(name, options)}
+            accepted = [shape for shape, probe in SHAPES.items() if cls.applies_to(probe.task, given) is None]
+            for shape in accepted[:1] if options else accepted:
+                yield f"{name} {dict(options)} on {shape}", Case(cls, given, SHAPES[shape])
+
+
+@pytest.mark.filterwarnings("ignore:.*biased upwards")
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_step_of_every_stage_over_every_base_it_accepts(wrapper: str) -> None:
+    bases, results = set(), []
+    for said, case in pairs(wrapper):
+        bases.add(case.options["base"].name)
+        results.append(run_check(wrapper, said, lambda case=case: check_gradients(case)))
+    failed = [str(result) for result in results if not result.passed]
+    assert not failed, "\n".join(failed)
+    refused = set(methods.names()) - bases
+    # Fitted in several stages, or on a loss of its own: the plan says so.
+    headless = {"late", "cca", "dcca", "dccae", "channel_exchange", *WRAPPERS}
+    assert refused == (headless if wrapper == "skewed_mean" else set())
+
+
+@pytest.mark.parametrize(
+    ("base", "on"),
+    [
+        (Base("channel_exchange"), task(images())),
+        (Base("gated", {"attention": "hard"}), task(vectors())),
+    ],
+)
+def test_centres_refuse_a_base_whose_own_loss_needs_the_head_they_replace(base, on) -> None:
+    cls = methods.get("skewed_mean")
+    assert "trained on the task's loss" in cls.applies_to(on, {"base": base})
+    with pytest.raises(ValueError, match="trained on the task's loss"):
+        cls(on, RECIPE, base=base)
