@@ -18,8 +18,9 @@ from typing import Any
 from datamodules.base import DataModule
 from datamodules.encoders.features import Features
 from datamodules.rows.incomplete import Incomplete
-from methods.base import Base, Method
+from methods.base import Method
 from methods.registry import methods
+from methods.wrapper import Base
 
 PROTOCOL = (
     "benchmark.evaluate",
@@ -29,6 +30,8 @@ PROTOCOL = (
     "methods.base",
     "methods.metrics",
     "methods.parts.encoders",
+    "methods.stage",
+    "methods.wrapper",
 )
 _METHODS = ("methods",)
 _DATASETS = ("datamodules",)
@@ -69,20 +72,25 @@ def protocol_digest(datamodule: DataModule) -> str:
 
 
 def _digest(cls: type, packages: tuple[str, ...]) -> str:
-    """Of the files that define a class and its bases, and of every file of `packages` they import, directly or not."""
-    files: dict[Path, str] = {}
+    return _join(sorted(_read(path, _changed(path))[0] for path in _files(cls, packages)))
+
+
+@lru_cache(maxsize=512)
+def _files(cls: type, packages: tuple[str, ...]) -> frozenset[Path]:
+    """The files that define a class and its bases, and every file of `packages` they import, directly or not."""
+    files: set[Path] = set()
     for base in cls.__mro__:
         top = base.__module__.partition(".")[0]
         if base is cls or (top in packages and base.__module__ not in PROTOCOL):
             _collect(Path(inspect.getfile(base)), packages, files)
-    return _join(sorted(files.values()))
+    return frozenset(files)
 
 
-def _collect(path: Path, packages: tuple[str, ...], files: dict[Path, str]) -> None:
+def _collect(path: Path, packages: tuple[str, ...], files: set[Path]) -> None:
     if path in files:
         return
-    files[path], imports = _read(path, _changed(path))
-    for module in imports:
+    files.add(path)
+    for module in _read(path, _changed(path))[1]:
         if module.partition(".")[0] in packages and module not in PROTOCOL and module not in _NEUTRAL:
             _collect(_path(module), packages, files)
 

@@ -9,8 +9,8 @@ from typing import Any
 from benchmark.errors import UsageError
 from datamodules.options import convert, hints, is_sequence, parameters
 from datamodules.registry import did_you_mean
-from methods.base import Base
 from methods.registry import methods
+from methods.wrapper import Base
 
 
 def resolve(name: str, cls: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from methods.registry import methods, register
 
 if TYPE_CHECKING:
-    from methods.base import Base, Encoded, Method, Output, Recipe, Stage, Tokens, Wrapper
+    from methods.base import Encoded, Method, Output, Recipe, Stage, Tokens
+    from methods.wrapper import Base, Wrapper
 
 __all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper", "methods", "register"]
 
@@ -13,7 +14,7 @@ __all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "
 def __getattr__(name: str) -> object:
     # Lazy, so that listing names does not import torch and lightning (seconds).
     if name in __all__:
-        from methods import base
+        from methods import base, wrapper
 
-        return getattr(base, name)
+        return getattr(wrapper if name in ("Base", "Wrapper") else base, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,109 +1,27 @@
-"""The contract of a method.
-
-Encode -> pool -> fuse -> predict, fitted in stages. A method overrides the station that is its idea.
-"""
+"""The contract of a method: encode -> pool -> fuse -> predict, fitted in stages; it overrides what is its idea."""
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from lightning.fabric.utilities.apply_func import move_data_to_device
-from msgspec import Meta
 from torch import Tensor, nn
 
-from datamodules.options import Count, NonNegative, Positive, check, check_fields
+from datamodules.options import check
 from datamodules.spec import Batch, Task
 from methods.metrics import SplitScore
 from methods.parts.distributed import global_batch, world
 from methods.parts.encoders import Encoders, Tokens
 from methods.parts.search import Space
-from methods.registry import methods
+from methods.stage import Encoded, Output, Recipe, Stage, parameters_of
 
-__all__ = ["Base", "Encoded", "Method", "Output", "Recipe", "Stage", "Tokens", "Wrapper"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The training budget, shared by all methods of a matrix on a dataset: fairness is structural.
-
-    Attributes:
-        width: D, of every encoder's tokens.
-        epochs: At most, per stage.
-        batch_size: Global, whatever the number of devices.
-        patience: Epochs without a better validation score before a stage ends.
-        dropout: Of the encoders' tokens and of the head's input.
-    """
-
-    width: Count = 64
-    epochs: Count = 30
-    batch_size: Count = 128
-    lr: Positive = 1e-3
-    weight_decay: NonNegative = 1e-4
-    patience: Count = 8
-    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields("recipe", self)
-
-
-class Output(NamedTuple):
-    """Everything a forward pass computed.
-
-    `z` [B, M, D], `fused` [B, F], `logits` [B, O]. Nothing is left on the module.
-    """
-
-    tokens: dict[str, Tokens]
-    z: Tensor
-    fused: Tensor
-    logits: Tensor
-
-
-class Encoded(NamedTuple):
-    """A batch of frozen encodings, for closed-form stages and summaries."""
-
-    z: Tensor
-    present: Tensor
-    target: Tensor
-    row: Tensor
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One fit: by gradient, or closed-form when `solve` is given.
-
-    Attributes:
-        method: Whose stations run and who is fitted.
-        learn: What is fitted; empty means all of `method`. Everything else is frozen and in eval mode.
-        loss: "terms": the named terms replace the task loss (contrastive, hard gates).
-        select: The best epoch is chosen by the validation metric, or by the validation loss when labels are not used;
-            "last" takes the last one, for a probe that must not look at validation rows.
-        terms: Functions (output, batch) -> named loss terms; None means `method.auxiliary`.
-        augment: (batch, key) -> batch, a pure function of both; only on the augmented track.
-        solve: Receives a re-iterable stream of the frozen, encoded training split.
-        rates: Multiples of the recipe's learning rate for some parameters, which also escape weight decay (proxies).
-        stop_early: False runs all epochs: twins that must be compared at equal steps.
-        epochs: At most, where the recipe allows more: a probe is short.
-    """
-
-    method: Method
-    name: str = "train"
-    learn: tuple[nn.Module | nn.Parameter, ...] = ()
-    loss: Literal["task", "terms"] = "task"
-    select: Literal["metric", "loss", "last"] = "metric"
-    terms: tuple[Callable[[Output, Batch], dict[str, Tensor]], ...] | None = None
-    augment: Callable[[Batch, int], Batch] | None = None
-    solve: Callable[[Iterable[Encoded]], None] | None = None
-    rates: tuple[tuple[nn.Module | nn.Parameter, float], ...] = ()
-    stop_early: bool = True
-    epochs: int | None = None
+__all__ = ["Encoded", "Method", "Output", "Recipe", "Stage", "Tokens"]
 
 
 class Method(LightningModule, ABC):
@@ -376,11 +294,11 @@ class Method(LightningModule, ABC):
         special: set[int] = set()
         groups: list[dict[str, Any]] = []
         for part, multiple in stage.rates:
-            own = [p for p in _parameters(part) if p.requires_grad]
+            own = [p for p in parameters_of(part) if p.requires_grad]
             special.update(map(id, own))
             groups.append({"params": own, "lr": recipe.lr * multiple, "weight_decay": 0.0})
         if self._is_paced():
-            for m, encoder in enumerate(modality_encoders(self)):
+            for m, encoder in enumerate(self.modality_encoders()):
                 own = [p for p in encoder.parameters() if p.requires_grad and id(p) not in special]
                 special.update(map(id, own))
                 groups.append({"params": own, "modality": m})
@@ -405,7 +323,7 @@ class Method(LightningModule, ABC):
     def in_stage(self, stage: Stage) -> Iterator[None]:
         """Freeze all but what the stage learns, for as long as the stage lasts."""
         before = [(p, p.requires_grad) for p in self.parameters()]
-        learned = {id(p) for part in stage.learn for p in _parameters(part)}
+        learned = {id(p) for part in stage.learn for p in parameters_of(part)}
         for p, was in before:
             p.requires_grad_(was and (not stage.learn or id(p) in learned))
         self._stage = stage
@@ -436,6 +354,10 @@ class Method(LightningModule, ABC):
     def _learns_encoders(self) -> bool:
         return self.encoders.training
 
+    def modality_encoders(self) -> list[nn.Module]:
+        """The encoder of each modality, in order."""
+        return [self.encoders.get_submodule(name) for name in self.task.names]
+
     def _has_terms(self, stage: Stage) -> bool:
         """Whether anything but the mean of the rows' task losses is computed from a batch."""
         return stage.terms is not None or type(self).auxiliary is not Method.auxiliary or self._is_paced()
@@ -458,95 +380,6 @@ class Method(LightningModule, ABC):
         self._losses.append((self.global_step, loss.detach()))
 
 
-@dataclass(frozen=True)
-class Base:
-    """The method a wrapper wraps, by name.
-
-    `base = "low_rank"` or `base = { name = "low_rank", rank = 8 }` in a matrix.
-    """
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_option(cls, key: str, value: Any) -> Base:
-        """As a matrix writes it."""
-        if isinstance(value, str):
-            return cls(value)
-        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-            return cls(value["name"], {k: v for k, v in value.items() if k != "name"})
-        raise ValueError(f'`{key}` must be a method name or {{ name = "..", .. }}, got {value!r}')
-
-    def build(self, task: Task, recipe: Recipe) -> Method:
-        """Construct it."""
-        return methods.get(self.name)(task, recipe, **self.options)
-
-
-class Wrapper(Method):
-    """A method around another: every station is the base's until a subclass overrides it."""
-
-    def __init__(self, task: Task, recipe: Recipe, base: Base) -> None:
-        # Built before anything else draws a random number: its weights are those of its own cell.
-        built = base.build(task, recipe)
-        super().__init__(task, recipe, encoders=nn.ModuleDict())
-        self.base = built
-        self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue] - a fact of the base's class
-
-    @property
-    def encoding_width(self) -> int:
-        return self.base.encoding_width
-
-    def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
-        return self.base.encode(inputs, present)
-
-    def _learns_encoders(self) -> bool:
-        return self.base._learns_encoders()
-
-    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
-        return self.base.pool(tokens, present)
-
-    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
-        return self.base.fuse(z, present)
-
-    def predict(self, fused: Tensor) -> Tensor:
-        return self.base.predict(fused)
-
-    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
-        return self.base.auxiliary(out, batch)
-
-    def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
-        return self.base.weights(z, present)
-
-    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
-        return self.base.diagnose(out, present)
-
-    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
-        return self.base.summary(train, test)
-
-    def progress(self) -> dict[str, float]:
-        return self.base.progress()
-
-    def stages(self) -> tuple[Stage, ...]:
-        return self.base.stages()
-
-    @classmethod
-    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        base = cls.chosen_base(options)
-        return methods.get(base.name).applies_to(task, base.options)
-
-    @classmethod
-    def chosen_base(cls, options: Mapping[str, Any]) -> Base:
-        """The base of the options, or the default one."""
-        return options.get("base", inspect.signature(cls).parameters["base"].default)
-
-
-def modality_encoders(method: Method) -> list[nn.Module]:
-    """The encoder of each modality, in order; of a wrapper, those of its base."""
-    while isinstance(method, Wrapper):
-        method = method.base
-    return [method.encoders.get_submodule(name) for name in method.task.names]
-
-
 def _all_there(present: Tensor) -> bool:
     """Whether nothing is absent, where looking is free: a GPU would have to be waited for."""
     return present.device.type == "cpu" and bool(present.all())
@@ -565,7 +398,3 @@ def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:
     if x.dtype == dtype or not x.is_floating_point() or not isinstance(dtype, torch.dtype):
         return x
     return x.to(dtype)
-
-
-def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:
-    return [part] if isinstance(part, nn.Parameter) else list(part.parameters())

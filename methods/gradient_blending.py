@@ -11,7 +11,6 @@ from datamodules.corruptions.noise import uniforms
 from datamodules.options import Count
 from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Output, Recipe, Stage, Wrapper, register
-from methods.base import modality_encoders
 from methods.functional.balance import blending_weights
 from methods.parts.decisions import Decisions, needs_own_encoders, present_rows_mean, row_losses
 from methods.parts.search import OneOf, Space
@@ -137,7 +136,7 @@ class GradientBlending(Wrapper):
         train = Stage(self, loss="terms", terms=(self.blended,))
         if not self.estimate:
             return (train,)
-        encoders = tuple(modality_encoders(self))
+        encoders = tuple(self.modality_encoders())
         return (
             Stage(self, name="before", solve=self.begin),
             self._probe("probe_singles", (*encoders, self.decisions), self.singles),

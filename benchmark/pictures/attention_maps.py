@@ -13,9 +13,10 @@ from benchmark.pictures.drawing import bare, draw_image, draw_value, save
 from datamodules.base import DataModule, SplitName
 from datamodules.encoders.features import Features
 from datamodules.spec import Batch, Modality
-from methods.base import Method, Wrapper
+from methods.base import Method
 from methods.functional.attention import Mixture, cell_centers, gaussian_density, paraboloid_density, support_ellipse
 from methods.parts.attention import Attended
+from methods.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,12 +11,12 @@ from benchmark.trainer import fit
 from datamodules.base import DataModule, Split
 from datamodules.spec import Batch, Modality, Task
 from methods import Output, Recipe, Tokens, methods
-from methods.base import Base
 from methods.channel_exchange import draw
 from methods.factorized import Latents, match_prior, some_hidden
 from methods.functional.fission import orthogonality
 from methods.parts.center_regularizers import Regularizer
 from methods.parts.private_norm import PrivateNorm
+from methods.wrapper import Base
 from tests.methods import conftest
 from tests.methods.conftest import batch_of
 

@@ -14,7 +14,6 @@ from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, fit
 from datamodules.spec import Batch, Task
 from methods import Base, Method, Output, Recipe, Stage, methods
-from methods.base import modality_encoders
 from methods.bottleneck import Bottleneck
 from methods.co_attention import CoAttention, Unit
 from methods.cross_attention import CrossAttention
@@ -111,7 +110,7 @@ class Paced(Method):
 
 
 def moved(method: Method, datamodule: Probe) -> list[bool]:
-    encoders = modality_encoders(method)
+    encoders = method.modality_encoders()
     before = [[p.clone() for p in e.parameters()] for e in encoders]
     fit(method, datamodule)
     return [

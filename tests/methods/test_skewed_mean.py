@@ -134,7 +134,7 @@ class Curious(Concat):
 
 
 def test_the_base_sees_its_own_joint_representation(monkeypatch):
-    monkeypatch.setattr("methods.base.methods.get", lambda name: Curious)
+    monkeypatch.setattr("methods.wrapper.methods.get", lambda name: Curious)
     method, batch = build(base=Base("curious", {"hidden": 5})), batch_of()
     out = method(batch.inputs, batch.present)
     _, terms = total(method, batch)

@@ -1,0 +1,99 @@
+"""A method around another."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from datamodules.spec import Batch, Task
+from methods.base import Encoded, Method, Output, Recipe, Stage, Tokens
+from methods.registry import methods
+
+
+@dataclass(frozen=True)
+class Base:
+    """The method a wrapper wraps, by name.
+
+    `base = "low_rank"` or `base = { name = "low_rank", rank = 8 }` in a matrix.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_option(cls, key: str, value: Any) -> Base:
+        """As a matrix writes it."""
+        if isinstance(value, str):
+            return cls(value)
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            return cls(value["name"], {k: v for k, v in value.items() if k != "name"})
+        raise ValueError(f'`{key}` must be a method name or {{ name = "..", .. }}, got {value!r}')
+
+    def build(self, task: Task, recipe: Recipe) -> Method:
+        """Construct it."""
+        return methods.get(self.name)(task, recipe, **self.options)
+
+
+class Wrapper(Method):
+    """A method around another: every station is the base's until a subclass overrides it."""
+
+    def __init__(self, task: Task, recipe: Recipe, base: Base) -> None:
+        # Built before anything else draws a random number: its weights are those of its own cell.
+        built = base.build(task, recipe)
+        super().__init__(task, recipe, encoders=nn.ModuleDict())
+        self.base = built
+        self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue] - a fact of the base's class
+
+    @property
+    def encoding_width(self) -> int:
+        return self.base.encoding_width
+
+    def encode(self, inputs: dict[str, Tensor], present: Tensor) -> dict[str, Tokens]:
+        return self.base.encode(inputs, present)
+
+    def _learns_encoders(self) -> bool:
+        return self.base._learns_encoders()
+
+    def modality_encoders(self) -> list[nn.Module]:
+        return self.base.modality_encoders()
+
+    def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
+        return self.base.pool(tokens, present)
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:
+        return self.base.fuse(z, present)
+
+    def predict(self, fused: Tensor) -> Tensor:
+        return self.base.predict(fused)
+
+    def auxiliary(self, out: Output, batch: Batch) -> dict[str, Tensor]:
+        return self.base.auxiliary(out, batch)
+
+    def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
+        return self.base.weights(z, present)
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        return self.base.diagnose(out, present)
+
+    def summary(self, train: Iterable[Encoded], test: Iterable[Encoded]) -> dict[str, float]:
+        return self.base.summary(train, test)
+
+    def progress(self) -> dict[str, float]:
+        return self.base.progress()
+
+    def stages(self) -> tuple[Stage, ...]:
+        return self.base.stages()
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        base = cls.chosen_base(options)
+        return methods.get(base.name).applies_to(task, base.options)
+
+    @classmethod
+    def chosen_base(cls, options: Mapping[str, Any]) -> Base:
+        """The base of the options, or the default one."""
+        return options.get("base", inspect.signature(cls).parameters["base"].default)
