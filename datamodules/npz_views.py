@@ -40,7 +40,8 @@ class NpzViews(UserViews):
 
     Arrays are read from disk batch by batch when they are large, and never unpickled. Vectors are standardised per
     feature, sequences and images per channel, with training rows; bytes of an image become 0 to 1. A row of nothing but
-    NaN lacks that modality; a row of some NaN is an error, which names it, unless `gaps` is "absent".
+    NaN lacks that modality; a row of some NaN is an error, which names it, unless `gaps` is "absent". Integers (bytes,
+    token ids) have no NaN, and are always there.
 
     Args:
         file: The .npz file or the folder, absolute or below POLYMODAL_DATA.

@@ -35,7 +35,7 @@ class UserViews(DataModule):
         split: What says train, val or test for each row, or three shares: then the split is stratified by class and
             fixed by `title`.
         group: What says the source of each row; rows of one source stay in one split.
-        gaps: What a modality is of which a row has a part: an error, or absent like one of which it has nothing.
+        gaps: What to do about a row that has only a part of a modality: an error, or count the modality as absent.
         title: Of the task; empty means the name of the file.
     """
 

@@ -20,8 +20,8 @@ class Incomplete(DataModule):
     """A dataset whose training and validation rows lack modalities at random; the test rows are as they were.
 
     Validation is what a run can select by, so it is as incomplete as the rows that are learnt from. What goes is fixed
-    by the dataset, its version and the row: all methods and seeds learn from the same rows, and what goes at a rate
-    goes at every higher one. The dataset's own preprocessing has seen the complete rows.
+    by the dataset, its version and the row: all methods and seeds learn from the same rows, and what goes at some rates
+    goes at any multiple of them. The dataset's own preprocessing has seen the complete rows.
 
     Args:
         base: The dataset.
