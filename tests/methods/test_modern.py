@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark.conformance.methods import _check_gradients
+from benchmark.conformance.case import Case
 from benchmark.conformance.probe import PROBES, Probe
+from benchmark.conformance.training import check_gradients
 from benchmark.seeds import seed_all
 from benchmark.trainer import Encodings, fit
 from datamodules.spec import Batch, Task
@@ -70,7 +71,7 @@ def test_every_declared_variant_learns_all_of_itself(name: str) -> None:
             datamodule = Probe(shape=probe)
             if cls.applies_to(datamodule.task, options) is None:
                 applied.add(probe)
-                assert _check_gradients(cls, dict(options), datamodule) == "", (options, probe)
+                assert check_gradients(Case(cls, options, datamodule)) == "", (options, probe)
     assert {"images", "image_text"} <= applied
 
 
@@ -164,8 +165,8 @@ def test_a_stage_may_be_shorter_than_the_recipe_and_keep_its_last_epoch() -> Non
     datamodule = Probe()
     method = Short(datamodule.task, replace(RECIPE, epochs=5, lr=0.3))
     first, second = fit(method, datamodule)
-    assert (first["epochs"], second["epochs"]) == (3, 5)
-    assert first["best_epoch"] == 2, "the last one, whatever its score"
+    assert (first.epochs, second["epochs"]) == (3, 5)
+    assert first.best_epoch == 2, "the last one, whatever its score"
 
 
 def test_encodings_say_which_rows_they_are() -> None:
