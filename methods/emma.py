@@ -36,7 +36,10 @@ class Emma(Wrapper):
     **Differs from the paper**: potentials are per row (the author's code sums over the batch); V is scaled by its clean
     spread, which the slope w absorbs; eta are the corruption labels, because the paper's Laplacian classifier calls far
     points normal (`polymodal study energy`); Omega is averaged over the batch and bounded for corrupted modes; the bias
-    of the attention is bounded so that one mode always stays alive.
+    of the attention is bounded so that one mode always stays alive; the system energy of a row that lacks a modality is
+    the mean over present pairs times the number of all. As a score of errors over clean, noisy and incomplete rows that
+    has a larger AUROC (.64 and .68, two seeds of `digit_halves`) than the sum (.37, .42) or the energy with the missing
+    mode at its clean mean (.61, .66).
 
     Args:
         base: The method between whose encoders and fusion the attention is put.
@@ -44,13 +47,19 @@ class Emma(Wrapper):
         penalty: Weight of the regulariser Omega.
         capacity_penalty: Weight of `gain - bias`, which the thesis adds to the loss.
         quantile: Of the clean potentials that counts as their minimum.
-        tau: See `EnergyAttention`, and so are `sigma`, `hidden`, `coupling`, `bias` and `shift`.
+        eta: What Omega takes for normal: the modes that were not corrupted ("labels"), or the paper's "laplacian".
+        tau: See `EnergyAttention`, and so are `sigma`, `hidden`, `coupling`, `bias`, `shift` and `shared`.
     """
 
     family = "energy"
     search: ClassVar[Mapping[str, Space]] = {"tau": LogUniform(0.01, 1.0), "sigma": LogUniform(0.1, 1.0)}
     track = "augmented"
-    checked = ({}, {"finetune": "none", "coupling": "signed"}, {"bias": "free", "shift": True, "capacity_penalty": 0.1})
+    checked = (
+        {},
+        {"finetune": "none", "coupling": "signed"},
+        {"bias": "free", "shift": True, "capacity_penalty": 0.1},
+        {"eta": "laplacian", "shared": False, "capacity_penalty": 0.1},
+    )
 
     def __init__(
         self,
@@ -67,11 +76,13 @@ class Emma(Wrapper):
         coupling: Literal["symmetric", "signed"] = "symmetric",
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
+        shared: bool = True,
+        eta: Literal["labels", "laplacian"] = "labels",
         quantile: Annotated[float, Meta(ge=0, lt=1)] = 0.005,
     ) -> None:
         super().__init__(task, recipe, base)
         self.finetune, self.penalty = finetune, penalty
-        self.capacity_penalty, self.quantile = capacity_penalty, quantile
+        self.capacity_penalty, self.quantile, self.eta = capacity_penalty, quantile, eta
         self.attention = EnergyAttention(
             len(task.modalities),
             self.base.encoding_width,
@@ -81,6 +92,7 @@ class Emma(Wrapper):
             coupling=coupling,
             bias=bias,
             shift=shift,
+            shared=shared,
         )
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:
@@ -109,14 +121,17 @@ class Emma(Wrapper):
         return terms
 
     def regularize(self, out: Output, batch: Batch) -> dict[str, Tensor]:
-        """Minus Omega: low importance for the modes that were corrupted, high importance for the rest."""
+        """Minus Omega: low importance for the modes that are abnormal, high importance for the rest."""
         if batch.corrupted is None:
             return {}
         log_alpha = self.attention.attend(out.z, batch.present).log_alpha
-        eta = corruption_labels(batch.corrupted, batch.present).to(log_alpha.dtype)
+        if self.eta == "labels":
+            eta = corruption_labels(batch.corrupted, batch.present).to(log_alpha.dtype)
+        else:
+            eta = self.attention.normality(out.z, batch.present)
         terms = {"omega": -self.penalty * self.attention.regularizer(log_alpha, eta, batch.present)}
         if self.capacity_penalty:
-            terms["capacity"] = self.capacity_penalty * (self.attention.gain - self.attention.bias)
+            terms["capacity"] = self.capacity_penalty * (self.attention.gain - self.attention.bias).mean()
         return terms
 
     def stages(self) -> tuple[Stage, ...]:

@@ -73,6 +73,15 @@ def compose(
     return V_prime, phi, E_partial, E_partial.sum(-1)  # Eq. 15: k = i is part of the sum
 
 
+def system_energy(E: Tensor, present: Tensor) -> Tensor:
+    """The sum of the modal energies, ``[...]``, where modalities lack: as many pairs at the mean of the present ones.
+
+    A plain sum has fewer terms where a modality is missing and would call such a row more normal than a complete one.
+    """
+    total, there = present.shape[-1], present.sum(-1).clamp_min(1).to(E.dtype)
+    return E.sum(-1) * (total / there).square()
+
+
 def importance(E: Tensor, tau: float | Tensor, present: Tensor | None = None) -> Tensor:
     """Log of the Gibbs weights ``softmax(-tau E)`` over the present modalities; absent ones get ``-inf``."""
     logits = -tau * E
@@ -86,7 +95,7 @@ def importance(E: Tensor, tau: float | Tensor, present: Tensor | None = None) ->
 
 def attention(alpha: Tensor, gain: float | Tensor, bias: float | Tensor) -> Tensor:
     """Attention ``relu(tanh(gain * alpha - bias))``; a modality is masked when ``alpha <= bias / gain``."""
-    return torch.tanh(gain * alpha - bias).relu()  # Eq. 18
+    return torch.tanh(gain * alpha - bias).relu()  # Eq. 17
 
 
 def omega(log_alpha: Tensor, eta: Tensor, present: Tensor | None = None) -> Tensor:

@@ -72,7 +72,7 @@ class DenoisingAutoencoder(nn.Module):
         return energy.laplacian(*self._precise(m, self.weight, self.hidden_bias))
 
     def eta(self, m: Tensor) -> Tensor:
-        """The paper's normality label ``[B]`` in {+1, -1}: for study only (see :func:`energy.normality`)."""
+        """The paper's normality label ``[B]`` in {+1, -1} (what is wrong with it: :func:`energy.normality`)."""
         return energy.normality(*self._precise(m, self.weight, self.hidden_bias))
 
     def _precise(self, m: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
@@ -109,6 +109,7 @@ class EnergyAttention(nn.Module):
         bias: ``safe`` keeps ``b_a < G / M``, so that the most important mode is never masked; ``free`` only
             ``b_a >= 0``.
         shift: Send a masked mode to its clean mean instead of zero.
+        shared: One gain and one bias for all modalities, or one of each per modality.
     """
 
     pairs: Tensor
@@ -124,6 +125,7 @@ class EnergyAttention(nn.Module):
         coupling: Literal["symmetric", "signed"] = "symmetric",
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
+        shared: bool = True,
     ) -> None:
         super().__init__()
         self.tau, self.coupling, self.bias_kind, self.shift = tau, coupling, bias, shift
@@ -137,10 +139,11 @@ class EnergyAttention(nn.Module):
         # beta = 0.9 for a mode of average importance: inserting EMMA hardly changes a trained decoder's clean input.
         start_bias = 0.1
         start_gain = count * (math.atanh(0.9) + start_bias)
-        self.raw_gain = nn.Parameter(torch.tensor(_inverse_softplus(start_gain)))
+        curves = () if shared else (count,)
+        self.raw_gain = nn.Parameter(torch.full(curves, _inverse_softplus(start_gain)))
         share = count * start_bias / start_gain
         raw_bias = math.log(share / (1 - share)) if bias == "safe" else _inverse_softplus(start_bias)
-        self.raw_bias = nn.Parameter(torch.tensor(raw_bias))
+        self.raw_bias = nn.Parameter(torch.full(curves, raw_bias))
 
     @property
     def w(self) -> Tensor:
@@ -159,12 +162,12 @@ class EnergyAttention(nn.Module):
 
     @property
     def gain(self) -> Tensor:
-        """Gain ``G`` of the attention curve."""
+        """Gain ``G`` of the attention curve, or ``[M]`` of them."""
         return softplus(self.raw_gain)
 
     @property
     def bias(self) -> Tensor:
-        """Bias ``b_a`` of the attention curve."""
+        """Bias ``b_a`` of the attention curve, or ``[M]`` of them."""
         if self.bias_kind == "free":
             return softplus(self.raw_bias)
         return self.gain / len(self.daes) * torch.sigmoid(self.raw_bias)
@@ -200,7 +203,7 @@ class EnergyAttention(nn.Module):
         log_alpha = energy.importance(E, self.tau, present)
         alpha = log_alpha.exp()
         beta = energy.attention(alpha, self.gain, self.bias)
-        return Attended(V, phi, E, E.sum(-1), log_alpha, alpha, beta.to(z.dtype))
+        return Attended(V, phi, E, energy.system_energy(E, present), log_alpha, alpha, beta.to(z.dtype))
 
     def forward(self, z: Tensor, present: Tensor) -> Tensor:
         """Encodings ``[B, M, D]``, each scaled by its attention."""
@@ -221,8 +224,14 @@ class EnergyAttention(nn.Module):
         return energy.omega(bounded, eta, present).mean()
 
     def capacity(self) -> Tensor:
-        """Area under the attention curve, the share of attention that can be given at all."""
-        return energy.capacity(self.gain, self.bias)
+        """Area under the attention curve (their mean), the share of attention that can be given at all."""
+        return energy.capacity(self.gain, self.bias).mean()
+
+    @torch.no_grad()
+    def normality(self, z: Tensor, present: Tensor) -> Tensor:
+        """The paper's eta ``[B, M]``, +1 or -1 by the sign of each potential's Laplacian; 0 where absent."""
+        eta = [dae.eta(m) for dae, m in zip(self.autoencoders, z.unbind(1), strict=True)]
+        return torch.where(present, torch.stack(eta, -1), 0.0)
 
     @torch.no_grad()
     def standardize(self, train: Iterable[Encoded]) -> None:

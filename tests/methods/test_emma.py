@@ -142,10 +142,50 @@ def test_absent_modality_equals_an_attention_without_it(absent: int) -> None:
     small = without(module, absent).attend(rest, alone)
     torch.testing.assert_close(info.alpha[:, keep], small.alpha)
     torch.testing.assert_close(info.beta[:, keep], small.beta)
-    torch.testing.assert_close(info.S, small.S)
+    torch.testing.assert_close(info.S, small.S * (3 / 2) ** 2)  # nine pairs at the mean of four
     torch.testing.assert_close(out[:, keep], without(module, absent)(rest, alone))
     assert (out[:, absent] == 0).all()
     assert (info.beta[:, absent] == 0).all()
+
+
+def test_system_energy_does_not_fall_because_a_modality_is_missing() -> None:
+    module, (z, present) = attention(), features()
+    with torch.no_grad():
+        module.raw_w.fill_(1.0)
+        module.raw_b.fill_(1.0)
+    for dae in module.daes:
+        dae.load_state_dict(module.daes[0].state_dict())
+    z = z[:, :1].expand(-1, COUNT, -1)  # all modes look alike, so whichever is missing, the row is as normal
+    complete = module.attend(z, present)
+    torch.testing.assert_close(complete.S, complete.E.sum(-1), rtol=0, atol=0)
+    for absent in range(COUNT):
+        there = present.clone()
+        there[:, absent] = False
+        torch.testing.assert_close(module.attend(z, there).S, complete.S)
+
+
+@pytest.mark.parametrize("bias", ["safe", "free"])
+def test_separate_curves_start_as_the_shared_one_and_learn_apart(bias: str) -> None:
+    z, present = features()
+    shared, separate = attention(bias=bias), attention(bias=bias, shared=False)
+    separate.load_state_dict(
+        {k: v.expand(COUNT) if k in ("raw_gain", "raw_bias") else v for k, v in shared.state_dict().items()}
+    )
+    for one, each in ((shared(z, present), separate(z, present)), (shared.capacity(), separate.capacity())):
+        torch.testing.assert_close(one, each)
+    separate(z, present)[:, 0].sum().backward()
+    assert separate.raw_gain.grad is not None
+    assert separate.raw_gain.grad[0] != 0 and (separate.raw_gain.grad[1:] == 0).all()
+
+
+def test_laplacian_eta_is_the_sign_of_each_laplacian() -> None:
+    module, (z, present) = attention(), features(40)
+    z, present[:5, 1] = 4 * z, False
+    eta = module.normality(z, present)
+    for m, dae in enumerate(module.autoencoders):
+        sign = torch.where(dae.laplacian(z[:, m]) > 0, 1.0, -1.0).to(eta.dtype)
+        assert torch.equal(eta[:, m], torch.where(present[:, m], sign, 0.0))
+    assert not eta.requires_grad
 
 
 def test_nothing_present_gives_zeros() -> None:

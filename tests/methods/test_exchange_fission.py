@@ -14,7 +14,6 @@ from methods import Output, Recipe, Tokens, methods
 from methods.channel_exchange import draw
 from methods.factorized import Latents, match_prior, some_hidden
 from methods.functional.fission import orthogonality
-from methods.parts.center_regularizers import Regularizer
 from methods.parts.private_norm import PrivateNorm
 from methods.wrapper import Base
 from tests.methods import conftest
@@ -153,11 +152,14 @@ def test_the_share_of_exchanged_channels_is_recorded_per_layer_and_epoch(wrapped
     recipe = Recipe(width=WIDTH, epochs=3, batch_size=16, lr=2e-2, patience=3)
     torch.manual_seed(0)
     options = {"threshold": 0.4, "penalty": 10.0}  # high and heavy: scales fall below it within a few steps
-    cls = methods.get("skewed_mean" if wrapped else "channel_exchange")
-    around = {"base": Base("channel_exchange", options), "regularizer": Regularizer("none")}
-    given: dict[str, Any] = around if wrapped else options
+    cls = methods.get("augmented" if wrapped else "channel_exchange")
+    given: dict[str, Any] = {"base": Base("channel_exchange", options)} if wrapped else options
     method = cls(images(), recipe, **given)
-    (stage,) = fit(method, Halves())
+    stage, *more = fit(method, Halves())
+    # The wrapper says it of its base, whose network its own stage leaves alone.
+    assert [[set(epoch) >= {f"exchanged_{layer}" for layer in range(3)} for epoch in s.history] for s in more] == (
+        [[True] * 3] if wrapped else []
+    )
     exchanging = method.base if wrapped else method
     shares = [[epoch[f"exchanged_{layer}"] for layer in range(3)] for epoch in stage.history]
     assert len(shares) == stage.epochs == 3
