@@ -165,7 +165,7 @@ def test_a_stage_may_be_shorter_than_the_recipe_and_keep_its_last_epoch() -> Non
     datamodule = Probe()
     method = Short(datamodule.task, replace(RECIPE, epochs=5, lr=0.3))
     first, second = fit(method, datamodule)
-    assert (first.epochs, second["epochs"]) == (3, 5)
+    assert (first.epochs, second.epochs) == (3, 5)
     assert first.best_epoch == 2, "the last one, whatever its score"
 
 
