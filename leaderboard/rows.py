@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,16 @@ def contributions(store: Store, record: Record, weights: Mapping[str, float]) ->
     Returns:
         `[N]` with mean `sum_c weights[c] * score_c`, or None as `arrays` does.
     """
-    names = list(weights)
+    found = several(store, record, [weights])
+    return None if found is None else found[0]
+
+
+def several(store: Store, record: Record, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
+    """`contributions` to several weighted means `[weightings, N]`, the file read once."""
+    names = list(dict.fromkeys(name for weights in weightings for name in weights))
     found = arrays(store, record, names)
     if found is None:
         return None
     target, pred = found
-    return np.tensordot(
-        np.array([weights[n] for n in names]), scores.contributions(record.cell.metric, target, pred), 1
-    )
+    matrix = np.array([[weights.get(name, 0.0) for name in names] for weights in weightings])
+    return np.tensordot(matrix, scores.contributions(record.cell.metric, target, pred), 1)

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from benchmark.loggers import check_logger
+    from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
     if arguments.rerun and arguments.only_missing:
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     store.prepare()
     plan = plan_of(arguments)
+    remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
     if arguments.cells is not None:
         plan = replace(plan, cells=plan.cells[arguments.cells])
     if arguments.rerun:

@@ -42,7 +42,7 @@ def html_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if record.cell.label == "additive" and record.cell.dataset == "shapes":
             store.path(record.cell.id).unlink()
     path = folder / "leaderboard.html"
-    path.write_text(page(build_all(gather([store.folder]), draws=300)), encoding="utf-8")
+    path.write_text(page(build_all(gather([store.folder]))), encoding="utf-8")
     return path
 
 
