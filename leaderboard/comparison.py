@@ -207,7 +207,7 @@ class _Pair:
         if self.target is None:
             return []
         a, b = (np.mean([v.mean(axis=0) for v in own.values() if v is not None], axis=0) for own in self.values)
-        gap = a - b
+        gap = np.round(a - b, 9)  # sums of equal terms differ in their last bits
         order = np.argsort(gap, kind="stable")
         half = top // 2
         chosen = [*order[::-1][: top - half], *order[:half]]

@@ -231,7 +231,8 @@ def forest(found: Comparison) -> Figure:
     figure, axes = _figure(5.6, 0.9 + 0.2 * len(shown))
     colours = {"win": COLOURS[2], "loss": COLOURS[1], "tie": "0.55"}
     for i, d in enumerate(shown):
-        axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
+        if np.isfinite(d.high):
+            axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
         axes.plot([d.difference], [i], "o", color=colours[d.verdict], ms=4)
         if i and d.dataset != shown[i - 1].dataset:
             axes.axhline(i - 0.5, color="0.8", lw=0.8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +91,7 @@ def _show_differences(console: Console, found: Comparison) -> None:
         if name and last:
             table.add_section()
         last = d.dataset
-        span = f"[{d.low:+.4f}, {d.high:+.4f}]"
+        span = f"[{d.low:+.4f}, {d.high:+.4f}]" if math.isfinite(d.high) else "unknown"
         numbers = (f"{d.a:.4f}", f"{d.b:.4f}", f"{d.difference:+.4f}", span)
         table.add_row(Text(name), Text(d.what), *(Text(n) for n in numbers), Text(d.verdict, style=colour))
     console.print(table)

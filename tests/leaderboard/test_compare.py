@@ -129,3 +129,22 @@ def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["differences"][0]["verdict"] == "win"
     assert main(["compare", "gated", "nothing", "--results", str(store.folder)]) == 2
     assert "no method named 'nothing'" in capsys.readouterr().err
+
+
+def test_verdicts_are_adjusted_for_the_number_of_lines(build: Build) -> None:
+    store = build({f"m{i}": Planted(0.8, 0.05) for i in range(6)}, datasets=("digits", "shapes"), seeds=3, rows=300)
+    evidence = gather([store.folder])
+    found = [compare(evidence, "m0", f"m{i}", every=True) for i in range(1, 6)]
+    alone = sum(d.low > 0 or d.high < 0 for one in found for d in one.differences)
+    adjusted = sum(d.verdict != "tie" for one in found for d in one.differences)
+    assert adjusted <= alone, "an adjusted verdict is never bolder than the interval of its line"
+    assert all(d.p <= 0.05 or d.verdict == "tie" for one in found for d in one.differences)
+    assert sum(any(d.verdict != "tie" for d in one.differences) for one in found) <= 1, "equals"
+
+
+def test_one_seed_is_not_enough_to_tell(build: Build, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = build(PAIR, datasets=("digits",), seeds=1, rows=100)
+    assert _run("gated", "tensor", "--results", str(store.folder), "--output", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "unknown" in said
+    assert "0 won, 1 tied, 0 lost" in said
