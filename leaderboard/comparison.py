@@ -164,6 +164,7 @@ class _Pair:
             self.notes.append(f"{self.dataset}: rows cannot be paired, so intervals there are over seeds only")
             self.target = None
         self.index = {name: i for i, name in enumerate(ids)}
+        self.groups = None if self.target is None else rows.groups(evidence.stores[cell.id], first)
         others: dict[tuple[str, str], list[Record]] = {}
         for r in evidence.records:
             if r.cell.dataset == self.dataset:
@@ -181,7 +182,7 @@ class _Pair:
     def line(self, kind: str, what: str, weights: Mapping[str, float]) -> _Line:
         """How the two differ in a weighted mean of conditions."""
         summaries = {
-            label: summarise(np.stack([self._weighted(r, own[r.cell.seed], weights) for r in several]))
+            label: summarise(np.stack([self._weighted(r, own[r.cell.seed], weights) for r in several]), self.groups)
             for label, several, own in zip(self.labels, self.records, self.values, strict=True)
         }
         panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, self._prior(weights))

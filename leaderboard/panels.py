@@ -162,6 +162,8 @@ def _by_row(
     """None unless every cell has predictions of the same rows: what is known of some only cannot be compared."""
     found: dict[str, dict[str, Summary]] = {}
     sizes: set[int] = set()
+    first = next(own[0] for own in methods.values())
+    groups = rows.groups(stores[first.cell.id], first)
     for name, own in methods.items():
         if not able[name]:
             continue
@@ -170,7 +172,7 @@ def _by_row(
         sizes |= {s.shape[1] for s in whole}
         if len(whole) < len(stacks) or len(sizes) > 1:
             return None
-        found[name] = {m: summarise(np.stack([s[i] for s in whole])) for i, m in enumerate(able[name])}
+        found[name] = {m: summarise(np.stack([s[i] for s in whole]), groups) for i, m in enumerate(able[name])}
     return found
 
 

@@ -37,6 +37,15 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
     return target, pred
 
 
+def groups(store: Store, record: Record) -> NDArray[Any] | None:
+    """The source of each row, in the order of the split's rows; None where rows are independent, or nothing is kept."""
+    try:
+        stored = store.predictions(record.cell.id, {"row", "group"})
+        return stored["group"][np.argsort(stored["row"], kind="stable")]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
 def contributions(store: Store, record: Record, weights: Mapping[str, float]) -> Floats | None:
     """Per row, what it adds to the weighted mean of the scores under these conditions.
 

@@ -171,6 +171,22 @@ def test_a_loss_is_better_when_lower(build: Build) -> None:
     assert _board(store).datasets[0].unimodal == "unimodal[image]"
 
 
+def test_rows_of_one_source_are_counted_as_one(build: Build) -> None:
+    """Every row four times over, in groups: as exact as the rows were once."""
+    methods = {k: STANDARD[k] for k in ("concat", "gated")}
+    once = build(methods, datasets=("digits",), seeds=3, rows=100)
+    want = _row(_board(once), "gated")
+    again, blind = (build(methods, name=n, datasets=("digits",), seeds=3, rows=100) for n in ("again", "blind"))
+    for store in (again, blind):
+        for record in store.scan().records:
+            own = {k: np.repeat(v, 4, axis=0) for k, v in store.predictions(record.cell.id).items()}
+            own["row"] = np.arange(400)
+            store.write(record, {**own, "group": np.repeat(np.arange(100), 4)} if store is again else own)
+    halves = [_row(_board(s), "gated").entries["digits"].measures["clean"].half for s in (again, blind)]
+    assert halves[0] == pytest.approx(want.entries["digits"].measures["clean"].half, rel=0.02)
+    assert halves[1] < 0.75 * halves[0]
+
+
 def test_without_the_control_there_are_scores_but_no_advantage(build: Build) -> None:
     store = build({k: STANDARD[k] for k in ("gated", "tensor")}, datasets=("digits",), seeds=2, rows=200)
     board = _board(store)
