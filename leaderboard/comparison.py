@@ -194,7 +194,7 @@ class _Pair:
         """Of the variance over seeds, from all methods of the dataset that have these conditions."""
         scores = [[{c.id: c.score for c in r.conditions} for r in several] for several in self.every]
         able = [own for own in scores if len(own) > 1 and all(s.keys() >= weights.keys() for s in own)]
-        variances = [np.var([sum(w * s[n] for n, w in weights.items()) for s in own], ddof=1) for own in able]
+        variances = [float(np.var([sum(w * s[n] for n, w in weights.items()) for s in own], ddof=1)) for own in able]
         return variance_prior.fit(variances, [len(own) - 1 for own in able])
 
     def _weighted(self, record: Record, values: np.ndarray | None, weights: Mapping[str, float]) -> np.ndarray:
