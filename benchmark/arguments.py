@@ -43,7 +43,6 @@ def add_data(parser: ArgumentParser) -> None:
 
 def add_board(parser: ArgumentParser) -> None:
     """How records are compared."""
-    parser.add_argument("--draws", type=at_least(100), default=10_000, help="bootstrap draws (default: 10000)")
     parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
 
 

@@ -63,6 +63,8 @@ def sweep(
     target, slices, gallery = rows.split.target, rows.split.slices or {}, rows.split.gallery
     measured = tuple(c.measured(**tallies[c.id].measure(target, slices, gallery)) for c in conditions)
     arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
+    if rows.split.group is not None:  # rows of one source are not independent, and no interval may count them so
+        arrays["group"] = rows.split.group.numpy()
     for c in conditions:
         arrays.update(tallies[c.id].arrays(c.id, target, gallery))
     return Swept(measured, arrays)

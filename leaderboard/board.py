@@ -8,20 +8,29 @@ from typing import Any, Literal
 
 import numpy as np
 
-from leaderboard import measures, rows, stats
-from leaderboard.merge import Evidence, recipe_notes
+from leaderboard import board_notes, measures, panels, pillars
+from leaderboard.merge import Evidence
+from leaderboard.moderated import Panel
+from leaderboard.panels import Side
+from leaderboard.ranking import PILLARS, Ranking, Standing, rank
 from leaderboard.record import Record
-from leaderboard.robustness import Baselines, Curve, curves
-from leaderboard.stats import Across, Estimate, Standing
+from leaderboard.robustness import Baselines, Curve
+from leaderboard.stats import Across, Estimate
 
-PILLARS = ("clean", "robust")
 CONTROL = "concat"
-PUBLISHED_SEEDS = 5
+BEST_UNIMODAL = "best unimodal"
+RANKED_SEEDS = 5
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset as the board knows it; `resolves` is the smallest clean difference its rows and seeds can show."""
+    """A dataset as the board knows it.
+
+    Attributes:
+        resolves: The smallest clean difference from the control its rows and seeds show with 80 % power.
+        unimodal: Label of the unimodal baseline that is best on validation.
+        without: Modality -> chance-normalised clean score of the best unimodal baseline on the others.
+    """
 
     name: str
     version: str
@@ -34,7 +43,9 @@ class Dataset:
     rows: int
     seeds: int
     curves: tuple[Curve, ...]
-    resolves: float | None = None
+    resolves: float | None
+    unimodal: str | None
+    without: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -44,12 +55,12 @@ class Entry:
     Attributes:
         status: `failed` when any of its seeds failed: a mean over the seeds that survived would flatter it.
         reason: Why there is a hole.
-        measures: Name -> estimate over seeds.
-        best: Measures of the pillars (`clean`, `area`) in which it is tied with the dataset's leader.
+        measures: Name -> estimate over seeds, and over rows where the measure is one of rows.
+        best: Measures of the pillars in which it may be the best of the dataset.
         records: Its records, sorted by seed.
     """
 
-    status: Literal["ok", "failed", "absent"]
+    status: Literal["ok", "failed", "not applicable", "not run"]
     reason: str = ""
     measures: Mapping[str, Estimate] = field(default_factory=dict)
     best: tuple[str, ...] = ()
@@ -61,10 +72,11 @@ class Row:
     """A method of the board.
 
     Attributes:
-        standings: Pillar -> its place; only if it is complete on every dataset.
-        missing: What keeps it from being ranked.
+        standings: Pillar -> its place.
+        holes: Datasets without a result, and why.
         entries: Dataset -> entry; one for every dataset of the board.
         means: Measure -> mean over datasets, None unless every dataset has it.
+        folded: Label -> dataset -> entry, of the methods this row stands for.
     """
 
     label: str
@@ -72,9 +84,10 @@ class Row:
     family: str
     options: Mapping[str, Any]
     standings: Mapping[str, Standing]
-    missing: tuple[str, ...]
+    holes: tuple[str, ...]
     entries: Mapping[str, Entry]
     means: Mapping[str, float | None]
+    folded: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
 
     @property
     def complete(self) -> int:
@@ -87,8 +100,9 @@ class Board:
     """Everything there is to say of one track.
 
     Attributes:
-        rows: Ranked methods by clean place, then the others.
-        resolves: Pillar -> the smallest mean normalised difference this board can show.
+        rows: By clean advantage.
+        ranked: Whether there are seeds enough to number the rows.
+        resolves: Pillar -> the smallest advantage this board shows with 80 % power.
         across: Pillar -> the tests across datasets, or why there are none.
         notes: What was set aside, what could not be done.
     """
@@ -96,142 +110,160 @@ class Board:
     track: str
     datasets: tuple[Dataset, ...]
     rows: tuple[Row, ...]
+    ranked: bool
     resolves: Mapping[str, float | None]
     across: Mapping[str, Across]
     notes: tuple[str, ...]
 
+    def order(self, pillar: str) -> list[Standing]:
+        """The methods with a place in a pillar, best first."""
+        found = [r.standings[pillar] for r in self.rows if pillar in r.standings]
+        return sorted(found, key=lambda s: (-s.advantage, s.method))
 
-def build(evidence: Evidence, track: str, draws: int = stats.DRAWS) -> Board:
+
+Held = dict[str, dict[str, tuple[Record, ...]]]
+"""Dataset -> label -> records by seed."""
+
+
+def build(evidence: Evidence, track: str) -> Board:
     """Make the board of one track.
 
     Baselines of relative measures (unimodal, concat) are those of the plain track in both tracks: they are the same
     reference. Methods of different tracks are never in one table.
     """
-    common = measures.common_curves(evidence.records)
     here = [r for r in evidence.records if r.cell.track == track]
     failed = [r for r in evidence.failed if r.cell.track == track]
     names = sorted({r.cell.dataset for r in (*here, *failed)})
-    labels = sorted({r.cell.label for r in (*here, *failed)})
     baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    lost = {(r.cell.label, r.cell.dataset) for r in failed}
+    held: Held = {n: {} for n in names}
+    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
+        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
+    sides = {n: _side(own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+    labels = sorted({r.cell.label for r in (*here, *failed)})
+    unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
+    chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
+    rankings = _rankings(sides, [m for m in labels if m not in unimodal], chosen, held)
+    taken = {n: panels.estimates(own, sides[n], baselines[n]) for n, own in held.items() if own}
+    best = {n: {m: _best(m, n, chosen[n], rankings) for m in own} for n, own in held.items()}
     entries = {
-        label: {n: _entry(label, n, here, failed, baselines[n], common.get(n, frozenset())) for n in names}
+        label: {
+            n: Entry("ok", "", taken[n][label], best[n][label], held[n][label])
+            if label in held[n]
+            else _hole(label, n, failed, evidence)
+            for n in names
+        }
         for label in labels
     }
-    pillars = {p: _pillar(p, entries, names, evidence, common, draws) for p in PILLARS}
-    notes = [*evidence.notes, *recipe_notes(here), *_notes(entries, common, here)]
-    for pillar in pillars.values():
-        notes += [n for n in pillar.notes if n not in notes]
+    rows = [_row(m, entries[m], rankings, here + failed) for m in labels if m not in unimodal]
+    if unimodal:
+        rows.append(_unimodal_row(chosen, {m: entries[m] for m in sorted(unimodal)}, rankings))
+    resolves = rankings["clean"].by_dataset
     datasets = tuple(
-        _dataset(n, [r for r in (*here, *failed) if r.cell.dataset == n], common, pillars["clean"].by_dataset.get(n))
+        _dataset(n, [r for r in (*here, *failed) if r.cell.dataset == n], sides.get(n), resolves.get(n), baselines[n])
         for n in names
     )
-    board_rows = [_row(label, entries[label], pillars, here + failed) for label in labels]
     return Board(
         track,
         datasets,
-        tuple(sorted(board_rows, key=_order)),
-        {p: pillars[p].resolves for p in PILLARS},
-        {p: pillars[p].across for p in PILLARS},
-        tuple(notes),
+        tuple(sorted(rows, key=_order)),
+        all(d.seeds >= RANKED_SEEDS for d in datasets),
+        {p: rankings[p].resolves for p in PILLARS},
+        {p: rankings[p].across for p in PILLARS},
+        tuple(board_notes.notes(evidence, here, failed, sides, baselines, CONTROL)),
     )
 
 
-def build_all(evidence: Evidence, draws: int = stats.DRAWS) -> tuple[Board, ...]:
+def build_all(evidence: Evidence) -> tuple[Board, ...]:
     """One board per track that has records, plain first."""
     tracks = {r.cell.track for r in (*evidence.records, *evidence.failed)}
-    return tuple(build(evidence, t, draws) for t in ("plain", "augmented") if t in tracks)
+    return tuple(build(evidence, t) for t in ("plain", "augmented") if t in tracks)
 
 
-def _entry(
-    label: str,
-    dataset: str,
-    here: Sequence[Record],
-    failed: Sequence[Record],
-    baselines: Baselines,
-    common: frozenset[Curve],
-) -> Entry:
-    own = tuple(r for r in here if r.cell.label == label and r.cell.dataset == dataset)
+def _control(dataset: str, held: Held, baselines: Baselines) -> tuple[Record, ...]:
+    """The control of this track; where it has none, that of the plain one."""
+    own = any(CONTROL in records for records in held.values())
+    return held[dataset].get(CONTROL, ()) if own else tuple(baselines.concat.values())
+
+
+def _side(own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
+    methods = {**own, CONTROL: control} if control else own
+    return panels.side(methods, control or [r for several in own.values() for r in several], evidence.stores)
+
+
+def _chosen(baselines: Baselines, own: Mapping[str, Sequence[Record]]) -> str | None:
+    label = baselines.chosen()
+    return label if label in own else None
+
+
+def _rankings(
+    sides: Mapping[str, Side], names: Sequence[str], chosen: Mapping[str, str | None], held: Held
+) -> dict[str, Ranking]:
+    found: dict[str, Ranking] = {}
+    for pillar, measure in PILLARS.items():
+        shown: dict[str, Panel] = {}
+        for n, side in sides.items():
+            own = side.panels.get(measure)
+            if own is None or not side.normal:
+                continue
+            kept = set(own.methods)
+            if pillar == "robust" and CONTROL in own.methods:
+                # Who is near chance has nothing to lose, and would lead.
+                trivial = next(r.trivial for several in held[n].values() for r in several)
+                kept = pillars.strong(side.panels["clean"], trivial or 0.0, CONTROL)
+            renamed = {BEST_UNIMODAL if m == chosen[n] else m: s for m, s in own.methods.items() if m in kept}
+            shown[n] = Panel(renamed, own.prior, own.unit)
+        found[pillar] = rank(shown, [*names, BEST_UNIMODAL], CONTROL)
+    return found
+
+
+def _best(label: str, dataset: str, chosen: str | None, rankings: Mapping[str, Ranking]) -> tuple[str, ...]:
+    name = BEST_UNIMODAL if label == chosen else label
+    return tuple(PILLARS[p] for p, ranking in rankings.items() if name in ranking.best.get(dataset, ()))
+
+
+def _hole(label: str, dataset: str, failed: Sequence[Record], evidence: Evidence) -> Entry:
     lost = [r for r in failed if r.cell.label == label and r.cell.dataset == dataset]
     if lost:
-        seeds = ", ".join(str(r.cell.seed) for r in lost)
-        error = lost[0].error
-        reason = f"seed {seeds} failed" + (f": {error.type}: {error.message}" if error else "")
-        return Entry("failed", reason, records=own)
-    if not own:
-        return Entry("absent", "not run")
-    taken = [measures.measure(r, baselines, common) for r in own]
-    # A measure some seed lacks is a hole: its mean would be over other seeds than the rest of the row.
-    shared = [name for name in measures.MEASURES if all(name in t for t in taken)]
-    return Entry("ok", "", {name: stats.estimate([t[name] for t in taken]) for name in shared}, (), own)
+        seeds, error = ", ".join(str(r.cell.seed) for r in lost), lost[0].error
+        return Entry("failed", f"seed {seeds} failed" + (f": {error.type}: {error.message}" if error else ""))
+    reason = evidence.not_applicable.get((label, dataset))
+    return Entry("not applicable", f"not applicable: {reason}") if reason else Entry("not run", "not run")
 
 
-@dataclass(frozen=True)
-class _Pillar:
-    standings: Mapping[str, Standing]
-    best: Mapping[str, tuple[str, ...]]
-    by_dataset: Mapping[str, float | None]
-    resolves: float | None
-    across: Across
-    notes: tuple[str, ...]
+def _row(label: str, entries: Mapping[str, Entry], rankings: Mapping[str, Ranking], records: Sequence[Record]) -> Row:
+    cell = next(r.cell for r in records if r.cell.label == label)
+    return _placed(label, cell.method, cell.family, cell.options, entries, rankings, {})
 
 
-def _pillar(
-    pillar: str,
-    entries: Mapping[str, Mapping[str, Entry]],
-    names: Sequence[str],
-    evidence: Evidence,
-    common: Mapping[str, frozenset[Curve]],
-    draws: int,
-) -> _Pillar:
-    """Resample every dataset once; rank the methods that are complete."""
-    measure = "clean" if pillar == "clean" else "area"
-    drawn: dict[str, tuple[list[str], stats.Floats]] = {}
-    notes: list[str] = []
-    best: dict[str, tuple[str, ...]] = {}
-    by_dataset: dict[str, float | None] = {}
-    for n in names:
-        labels = [m for m in entries if _rankable(entries[m][n], measure)]
-        if not labels:
-            continue
-        weights = {"clean": 1.0} if pillar == "clean" else measures.area_weights(common[n])
-        sample, note = _sample(n, {m: entries[m][n].records for m in labels}, weights, evidence)
-        notes += note
-        found = stats.resample(n, sample, labels, draws)
-        drawn[n] = labels, found
-        points = _points(entries, labels, [n], measure)
-        order = sorted(range(len(labels)), key=lambda i: (-points[0, i], labels[i]))
-        groups = stats.tie_groups(order, found, groups=1)
-        best[n] = tuple(labels[i] for i, g in groups.items() if g == 1)
-        gap = stats.resolvable_difference(found, order[0])
-        scale = _scale(entries[labels[0]][n].records[0]) if pillar == "clean" else 1.0
-        by_dataset[n] = None if gap is None else gap * scale
-    ranked = [m for m in entries if all(_rankable(entries[m][n], measure) for n in names)]
-    if not ranked:
-        nobody = Across("none", "No method is complete on every dataset: nothing is ranked.")
-        return _Pillar({}, best, by_dataset, None, nobody, tuple(notes))
-    stacked = np.stack([drawn[n][1][:, [drawn[n][0].index(m) for m in ranked]] for n in names], axis=1)
-    points = _points(entries, ranked, names, measure)
-    standings = stats.standings(ranked, points, stacked)
-    leader = ranked.index(standings[0].method)
-    return _Pillar(
-        {s.method: s for s in standings},
-        best,
-        by_dataset,
-        stats.resolvable_difference(stacked.mean(axis=1), leader),
-        stats.across(ranked, points, CONTROL),
-        tuple(notes),
-    )
+def _unimodal_row(
+    chosen: Mapping[str, str | None], folded: Mapping[str, Mapping[str, Entry]], rankings: Mapping[str, Ranking]
+) -> Row:
+    """One row for all modalities alone: on each dataset the one that is best on validation."""
+    any_label = next(iter(folded))
+    entries = {n: folded[label or any_label][n] for n, label in chosen.items()}
+    options = {n: label for n, label in chosen.items() if label}
+    return _placed(BEST_UNIMODAL, "unimodal", "baseline", options, entries, rankings, folded)
 
 
-def _points(
-    entries: Mapping[str, Mapping[str, Entry]], labels: Sequence[str], names: Sequence[str], measure: str
-) -> stats.Floats:
-    """Normalised scores `[datasets, methods]`, higher is better."""
-    return np.array([[_normalised(entries[m][n], measure) for m in labels] for n in names])
+def _placed(
+    label: str,
+    method: str,
+    family: str,
+    options: Mapping[str, Any],
+    entries: Mapping[str, Entry],
+    rankings: Mapping[str, Ranking],
+    folded: Mapping[str, Mapping[str, Entry]],
+) -> Row:
+    standings = {p: ranking.standings[label] for p, ranking in rankings.items() if label in ranking.standings}
+    holes = tuple(f"{n}: {e.reason}" for n, e in entries.items() if e.status != "ok")
+    means = {name: _mean(name, entries) for name in measures.MEASURES}
+    return Row(label, method, family, options, standings, holes, entries, means, folded)
 
 
-def _rankable(entry: Entry, measure: str) -> bool:
-    return measure in entry.measures and np.isfinite(_normalised(entry, measure))
+def _mean(name: str, entries: Mapping[str, Entry]) -> float | None:
+    values = [_normalised(e, name) for e in entries.values() if name in e.measures]
+    return float(np.mean(values)) if len(values) == len(entries) and np.isfinite(values).all() else None
 
 
 def _normalised(entry: Entry, measure: str) -> float:
@@ -239,88 +271,19 @@ def _normalised(entry: Entry, measure: str) -> float:
     return measures.normalise(mean, entry.records[0]) if measure == "clean" else mean
 
 
-def _scale(record: Record) -> float:
-    """What one unit of normalised score is in the metric's own units."""
-    return abs(1 / (measures.normalise(1.0, record) - measures.normalise(0.0, record)))
-
-
-def _sample(
-    dataset: str, records: Mapping[str, Sequence[Record]], weights: Mapping[str, float], evidence: Evidence
-) -> tuple[stats.Rows, list[str]]:
-    """Per-row normalised contributions; only the scores, with a note, where some predictions are not to be had."""
-    found: dict[str, dict[int, stats.Floats]] = {}
-    sizes: set[int] = set()
-    for label, several in records.items():
-        for record in several:
-            values = rows.contributions(evidence.stores[record.cell.id], record, weights)
-            if values is None:
-                sizes.add(-1)
-                continue
-            sizes.add(len(values))
-            found.setdefault(label, {})[record.cell.seed] = _normalise_rows(values, record)
-    if len(sizes) == 1 and -1 not in sizes:
-        return found, []
-    reason = "predictions are missing or cannot be resampled" if -1 in sizes else "cells have different test rows"
-    scores = {
-        label: {r.cell.seed: _normalise_rows(np.array([_weighted(r, weights)]), r) for r in several}
-        for label, several in records.items()
-    }
-    return scores, [f"{dataset}: {reason}, so intervals there are over seeds only"]
-
-
-def _weighted(record: Record, weights: Mapping[str, float]) -> float:
-    by_id = {c.id: c.score for c in record.conditions}
-    return sum(w * by_id[name] for name, w in weights.items())
-
-
-def _normalise_rows(values: stats.Floats, record: Record) -> stats.Floats:
-    # Normalisation is affine, so it may be taken per row.
-    zero = measures.normalise(0.0, record)
-    return zero + values * (measures.normalise(1.0, record) - zero)
-
-
-def _row(label: str, entries: Mapping[str, Entry], pillars: Mapping[str, _Pillar], records: Sequence[Record]) -> Row:
-    any_record = next(r for r in records if r.cell.label == label)
-    marked = {
-        n: Entry(
-            e.status,
-            e.reason,
-            e.measures,
-            tuple(m for m, p in (("clean", "clean"), ("area", "robust")) if label in pillars[p].best.get(n, ())),
-            e.records,
-        )
-        for n, e in entries.items()
-    }
-    missing = tuple(f"{n}: {e.reason}" for n, e in entries.items() if e.status != "ok")
-    return Row(
-        label,
-        any_record.cell.method,
-        any_record.cell.family,
-        any_record.cell.options,
-        {p: pillars[p].standings[label] for p in PILLARS if label in pillars[p].standings},
-        missing,
-        marked,
-        {name: _mean(name, entries) for name in measures.MEASURES},
-    )
-
-
-def _mean(name: str, entries: Mapping[str, Entry]) -> float | None:
-    if not all(_rankable(e, name) for e in entries.values()):
-        return None
-    return float(np.mean([_normalised(e, name) for e in entries.values()]))
-
-
 def _order(row: Row) -> tuple[Any, ...]:
     standing = row.standings.get("clean")
     if standing is not None:
-        return (0, standing.mean_rank, -(row.means["clean"] or 0.0), row.label)
-    return (1, -row.complete, row.label)
+        return (0, -standing.advantage, row.label)
+    return (1, -row.complete, -(row.means["clean"] or 0.0), row.label)
 
 
 def _dataset(
-    name: str, records: Sequence[Record], common: Mapping[str, frozenset[Curve]], resolves: float | None
+    name: str, records: Sequence[Record], side: Side | None, resolves: float | None, baselines: Baselines
 ) -> Dataset:
     r = next((r for r in records if r.status == "ok"), records[0])
+    scale = abs(side.panels["clean"].unit) if side else 1.0
+    without = {k: label for k in r.cell.modalities if (label := baselines.chosen(without=k)) is not None}
     return Dataset(
         name,
         r.cell.dataset_version,
@@ -332,44 +295,11 @@ def _dataset(
         r.cell.bayes,
         r.rows,
         len({x.cell.seed for x in records}),
-        tuple(sorted(common.get(name, ()))),
-        resolves,
+        tuple(sorted(side.curves)) if side else (),
+        None if resolves is None else resolves / scale,
+        baselines.chosen(),
+        {
+            k: float(np.mean([measures.normalise(x.clean, x) for x in baselines.unimodal[label].values()]))
+            for k, label in without.items()
+        },
     )
-
-
-def _notes(
-    entries: Mapping[str, Mapping[str, Entry]], common: Mapping[str, frozenset[Curve]], here: Sequence[Record]
-) -> list[str]:
-    notes: list[str] = []
-    for label, own in entries.items():
-        notes += [f"{label} on {n}: {e.reason}" for n, e in own.items() if e.status == "failed"]
-    collapsed = {
-        (r.cell.label, r.cell.dataset, k) for r in here for k, v in r.summary.items() if k.endswith("_collapsed") and v
-    }
-    notes += [f"{label} on {n}: {k.replace('_', ' ')}" for label, n, k in sorted(collapsed)]
-    for name, kept in sorted(common.items()):
-        dropped = {c for r in here if r.cell.dataset == name for c in curves(r)} - kept
-        if dropped:
-            listed = ", ".join(f"{c} on {k}" for k, c in sorted(dropped))
-            notes.append(f"{name}: the area is over the {len(kept)} curves all methods have; not in it: {listed}")
-        if any(r.cell.dataset == name and r.trivial is None for r in here):
-            notes.append(f"{name}: no trivial score in the records, so nothing is normalised or ranked there")
-    return notes + _seed_notes(entries, sorted({r.cell.dataset for r in here}))
-
-
-def _seed_notes(entries: Mapping[str, Mapping[str, Entry]], names: Sequence[str]) -> list[str]:
-    notes: list[str] = []
-    few: dict[int, list[str]] = {}
-    for name in names:
-        number = {m: len(e[name].records) for m, e in entries.items() if e[name].status == "ok"}
-        most = max(number.values(), default=0)
-        if less := sorted(m for m, n in number.items() if n < most):
-            notes.append(f"{name}: fewer than {most} seeds for {', '.join(less[:6])}{', ...' * (len(less) > 6)}")
-        if 0 < most < PUBLISHED_SEEDS:
-            few.setdefault(most, []).append(name)
-    for most, several in sorted(few.items()):
-        where = "every dataset" if len(several) == len(names) else ", ".join(several)
-        alone = ", and no interval or tie here knows how much seeds differ" if most == 1 else ""
-        plural = "seed" if most == 1 else "seeds"
-        notes.append(f"{most} {plural} on {where}: a published table has at least {PUBLISHED_SEEDS}{alone}")
-    return notes

@@ -32,7 +32,21 @@ class Measure:
 
 _COLUMNS = (
     Measure("clean", "Clean", "the task's own metric on the untouched test split"),
-    Measure("gain", "Gain", "clean score minus the best unimodal baseline's", style="signed"),
+    Measure(
+        "gain",
+        "Gain",
+        "clean score minus that of the unimodal baseline that is best on validation; negative: fusing loses to it",
+        style="signed",
+    ),
+    Measure(
+        "drop",
+        "Drop",
+        "fall of the chance-normalised score from clean, mean over severities, half under single and half under joint "
+        "corruption",
+        better="lower",
+    ),
+    Measure("drop_single", "Drop single", "the fall with one modality corrupted at a time", better="lower"),
+    Measure("drop_joint", "Drop joint", "the fall with every modality corrupted at once", better="lower"),
     Measure("area", "Area", "area under the severity curves, chance-normalised, mean over modalities and corruptions"),
     Measure("worst", "Worst modality", "the area of the modality whose corruption hurts most"),
     Measure("joint", "Joint area", "area under the severity curve with every modality corrupted at once"),
@@ -68,10 +82,21 @@ _COLUMNS = (
 MEASURES: dict[str, Measure] = {m.name: m for m in _COLUMNS}
 
 SLICES: dict[str, tuple[str, ...]] = {
-    "overview": ("clean", "area", "gain", "parameters", "train_seconds"),
+    "overview": ("clean", "gain", "drop", "missing", "parameters", "train_seconds"),
     "clean": ("clean", "gain", "nll", "brier", "ece"),
     "robust": (
-        *("area", "worst", "joint", "misaligned", "corrupted_gain", "mce", "retention"),
+        *(
+            "drop",
+            "drop_single",
+            "drop_joint",
+            "area",
+            "worst",
+            "joint",
+            "misaligned",
+            "corrupted_gain",
+            "mce",
+            "retention",
+        ),
         *("nll_corrupted", "ece_corrupted"),
     ),
     "missing": ("missing", "missing_worst", "missing_rate"),
@@ -98,14 +123,11 @@ def common_curves(records: Sequence[Record]) -> dict[str, frozenset[Curve]]:
 
 
 def measure(record: Record, baselines: Baselines, common: frozenset[Curve]) -> dict[str, float]:
-    """Every measure of one record that can be taken; what cannot is left out."""
+    """Every measure of one record that is not a weighted sum over conditions; what cannot be taken is left out."""
     absent = robustness.missing(record)
     found: dict[str, float | None] = {
-        "clean": record.clean,
         "gain": robustness.gain(record, baselines),
-        "joint": _mean(robustness.areas(record, "joint").values()),
         "misaligned": _mean(robustness.areas(record, "misaligned").values()),
-        "missing": absent.mean,
         "missing_worst": absent.worst,
         "missing_rate": absent.rate,
         **robustness.calibration(record),
@@ -151,7 +173,6 @@ def reliance(records: Sequence[Record]) -> dict[str, float]:
 def _under_corruption(record: Record, baselines: Baselines, common: frozenset[Curve]) -> dict[str, float | None]:
     worst = robustness.worst_modality(record, common)
     found: dict[str, float | None] = {
-        "area": robustness.robustness(record, common),
         "worst": worst[1] if worst else None,
         "corrupted_gain": _mean(robustness.corrupted_gains(record, baselines, common).values()),
     }

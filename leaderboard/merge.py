@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from leaderboard import not_applicable
 from leaderboard.record import Record
 from leaderboard.store import Store
 
@@ -26,12 +27,14 @@ class Evidence:
         failed: Cells that failed and that no later cell replaces.
         stores: Cell id -> the folder its predictions are in.
         notes: What was set aside, and why; shown under every table.
+        not_applicable: (label, dataset) -> why the method was not run there.
     """
 
     records: tuple[Record, ...]
     failed: tuple[Record, ...]
     stores: dict[str, Store]
     notes: tuple[str, ...]
+    not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def gather(
@@ -56,7 +59,8 @@ def gather(
     failed = tuple(r for r, _ in chosen if r.status == "failed")
     if not records and not failed:
         raise BoardError(f"no records in {_names(folders)}. Run `polymodal run` first, or name the results folder.")
-    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes))
+    reasons = {pair: reason for folder in folders for pair, reason in not_applicable.read(Path(folder)).items()}
+    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes), reasons)
 
 
 Found = list[tuple[Record, Store]]

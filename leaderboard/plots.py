@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from leaderboard import measures
-from leaderboard.board import PILLARS, Board, Dataset, Row
+from leaderboard.board import CONTROL, Board, Dataset, Row
 from leaderboard.comparison import Comparison
+from leaderboard.ranking import PILLARS
 from leaderboard.robustness import LEVELS, curves
-from leaderboard.stats import Standing
 
 # Wong's palette without yellow: told apart by colour-blind readers and on grey paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -49,10 +49,10 @@ def save_plots(boards: Sequence[Board], folder: Path) -> list[Path]:
 
 
 def figures(board: Board) -> dict[str, Figure]:
-    """Name -> chart: clean against robust, ranks of both pillars, severity curves per dataset, the attention audit."""
+    """Name -> chart: clean against robust, advantages by pillar, severity curves per dataset, the attention audit."""
     found: dict[str, Figure | None] = {"clean-robust": scatter(board), "audit": audit(board)}
     for pillar in PILLARS:
-        found[f"ranks-{pillar}"] = ranks(board, pillar)
+        found[f"advantage-{pillar}"] = advantages(board, pillar)
     for dataset in board.datasets:
         found[f"curves-{dataset.name}"] = severity_curves(board, dataset)
     return {name: figure for name, figure in found.items() if figure is not None}
@@ -131,36 +131,24 @@ def _mean_curve(row: Row, dataset: Dataset, modality: str) -> list[float] | None
     return list(np.mean(found, axis=0)) if found else None
 
 
-def ranks(board: Board, pillar: str) -> Figure | None:
-    """Critical-difference diagram, or, with too few datasets for one, places with their bootstrap intervals."""
+def advantages(board: Board, pillar: str) -> Figure | None:
+    """The advantage over the control with its interval; filled: may be the best of its league."""
     standings = sorted(
-        (r.standings[pillar] for r in board.rows if pillar in r.standings), key=lambda s: (s.mean_rank, s.method)
+        (s for r in board.rows if (s := r.standings.get(pillar))), key=lambda s: (-s.advantage, s.method)
     )
     if len(standings) < 2:
         return None
-    across = board.across[pillar]
     figure, axes = _figure(4.6, 0.8 + 0.19 * len(standings))
-    y = np.arange(len(standings))
-    if across.kind == "pairs":
-        _critical_differences(axes, standings, across.bars([s.method for s in standings]))
-    else:
-        axes.hlines(y, [s.low for s in standings], [s.high for s in standings], color=COLOURS[0], lw=3, alpha=0.35)
-        axes.plot([s.place for s in standings], y, "o", color=COLOURS[0], ms=4)
-        axes.set_xlabel(f"place, {pillar} (95 % bootstrap interval)")
-    axes.set_yticks(y, [f"{s.method}" for s in standings])
+    for y, s in enumerate(standings):
+        if s.low is not None and s.high is not None:
+            axes.hlines(y, s.low, s.high, color=COLOURS[0], lw=3, alpha=0.35)
+        axes.plot([s.advantage], [y], "o", color=COLOURS[0], mfc=COLOURS[0] if s.best else "white", ms=4)
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.set_xlabel(f"advantage over {CONTROL}, {pillar} (95 % interval)")
+    axes.set_yticks(range(len(standings)), [s.method for s in standings])
     axes.set_ylim(len(standings) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     return figure
-
-
-def _critical_differences(axes: Axes, standings: Sequence[Standing], bars: Sequence[Sequence[str]]) -> None:
-    at = {s.method: i for i, s in enumerate(standings)}
-    axes.plot([s.mean_rank for s in standings], range(len(standings)), "o", color=COLOURS[0], ms=4)
-    right = max(s.mean_rank for s in standings)
-    for i, bar in enumerate(bars):
-        x = right + 0.03 * right * (i + 1)
-        axes.plot([x, x], [at[bar[0]] - 0.2, at[bar[-1]] + 0.2], color="black", lw=2.5, solid_capstyle="round")
-    axes.set_xlabel("mean rank over datasets (bars: no significant difference)")
 
 
 def audit(board: Board) -> Figure | None:
@@ -191,14 +179,10 @@ def audit(board: Board) -> Figure | None:
 
 
 def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
-    """Colours for the leaders of both pillars and concat; the rest stays grey."""
-    ranked = [
-        s.method
-        for p in PILLARS
-        for s in sorted((r.standings[p] for r in rows if p in r.standings), key=lambda s: (s.mean_rank, s.method))[:3]
-    ]
+    """Colours for the leaders of the pillars and concat; the rest stays grey."""
     labels = [r.label for r in rows]
-    chosen = list(dict.fromkeys([*ranked, *(m for m in ("concat",) if m in labels), *labels]))[:_HIGHLIGHTED]
+    ranked = [m for p in PILLARS for m in [s.method for s in board.order(p) if s.method in labels][:2]]
+    chosen = list(dict.fromkeys([*ranked, *(m for m in (CONTROL,) if m in labels), *labels]))[:_HIGHLIGHTED]
     return dict(zip(chosen, COLOURS, strict=False))
 
 
@@ -247,7 +231,8 @@ def forest(found: Comparison) -> Figure:
     figure, axes = _figure(5.6, 0.9 + 0.2 * len(shown))
     colours = {"win": COLOURS[2], "loss": COLOURS[1], "tie": "0.55"}
     for i, d in enumerate(shown):
-        axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
+        if np.isfinite(d.high):
+            axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
         axes.plot([d.difference], [i], "o", color=colours[d.verdict], ms=4)
         if i and d.dataset != shown[i - 1].dataset:
             axes.axhline(i - 0.5, color="0.8", lw=0.8)

@@ -1,4 +1,4 @@
-"""How a method breaks, from records alone: spec/robustness-and-statistics, section 2.
+"""How a method breaks, from records alone.
 
 Functions of one record, and of the baselines it is compared with. What cannot be measured is None: never a number that
 looks like a result.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -145,7 +146,7 @@ def secondary(record: Record, concat: Record, only: Collection[Curve] | None = N
 
 def gain(record: Record, baselines: Baselines) -> float | None:
     """`G`: what fusing is worth, the clean score minus the best unimodal baseline's; positive is better."""
-    best = baselines.best(record.cell.seed, record.cell.higher_is_better)
+    best = baselines.best(record.cell.seed)
     return None if best is None else _advantage(record.clean, best, record)
 
 
@@ -158,7 +159,7 @@ def corrupted_gains(
     """
     found: dict[tuple[str, int], float] = {}
     for k in record.cell.modalities:
-        best = baselines.best(record.cell.seed, record.cell.higher_is_better, without=k)
+        best = baselines.best(record.cell.seed, without=k)
         own = [curve for key, curve in curves(record).items() if key[0] == k and (only is None or key in only)]
         if best is None or not own:
             continue
@@ -256,31 +257,59 @@ def audit(record: Record) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What the relative measures of one dataset are relative to: plain-track `unimodal` and `concat`, by seed."""
+    """What the relative measures of one dataset are relative to: plain-track `unimodal` by label, `concat`; by seed."""
 
-    unimodal: Mapping[str, Mapping[int, float]]
+    unimodal: Mapping[str, Mapping[int, Record]]
     concat: Mapping[int, Record]
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Baselines:
         """Collect them from the records of one dataset and version."""
         plain = [r for r in records if r.status == "ok" and r.cell.track == "plain"]
-        unimodal: dict[str, dict[int, float]] = {}
+        unimodal: dict[str, dict[int, Record]] = {}
         for r in plain:
             if r.cell.method == "unimodal":
-                unimodal.setdefault(str(r.cell.options["modality"]), {})[r.cell.seed] = r.clean
+                unimodal.setdefault(r.cell.label, {})[r.cell.seed] = r
         return cls(unimodal, {r.cell.seed: r for r in plain if r.cell.label == "concat"})
 
-    def best(self, seed: int, higher_is_better: bool, without: str | None = None) -> float | None:
-        """Clean score, with `seed`, of the best unimodal baseline on any modality but `without`.
+    @cached_property
+    def validated(self) -> bool:
+        """Whether all unimodal baselines have validation scores, so that the test split need not choose among them."""
+        return all(validation(r) is not None for own in self.unimodal.values() for r in own.values())
 
-        The best by its mean over seeds: the best of each seed would be the luckiest.
+    def chosen(self, without: str | None = None) -> str | None:
+        """Label of the best unimodal baseline on any modality but `without`.
+
+        By the mean over seeds of its validation score, since the best on the test split would be partly luck; by the
+        test score only where nothing else is known.
         """
-        means = {k: float(np.mean(list(v.values()))) for k, v in self.unimodal.items() if k != without}
-        if not means:
-            return None
-        best = (max if higher_is_better else min)(sorted(means), key=lambda k: means[k])
-        return self.unimodal[best].get(seed)
+        means = {
+            label: float(np.mean([self._selection(r) for r in own.values()]))
+            for label, own in sorted(self.unimodal.items())
+            if all(r.cell.options["modality"] != without for r in own.values())
+        }
+        return max(means, key=lambda label: means[label]) if means else None
+
+    def _selection(self, record: Record) -> float:
+        score = validation(record) if self.validated else None
+        if score is None:
+            return record.clean if record.cell.higher_is_better else -record.clean
+        return score
+
+    def best(self, seed: int, without: str | None = None) -> float | None:
+        """Clean score, with `seed`, of the chosen unimodal baseline."""
+        label = self.chosen(without)
+        own = self.unimodal[label].get(seed) if label else None
+        return own.clean if own else None
+
+
+def validation(record: Record) -> float | None:
+    """What the last trained stage was selected by, higher is better; None when nothing was trained."""
+    stage = next((s for s in reversed(record.training) if s.best_score is not None), None)
+    if stage is None or stage.best_score is None:
+        return None
+    higher = record.cell.higher_is_better and not stage.monitor.endswith("loss")
+    return stage.best_score if higher else -stage.best_score
 
 
 def _normalise(score: float, record: Record) -> float:

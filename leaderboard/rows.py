@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,15 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
     return target, pred
 
 
+def groups(store: Store, record: Record) -> NDArray[Any] | None:
+    """The source of each row, in the order of the split's rows; None where rows are independent, or nothing is kept."""
+    try:
+        stored = store.predictions(record.cell.id, {"row", "group"})
+        return stored["group"][np.argsort(stored["row"], kind="stable")]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
 def contributions(store: Store, record: Record, weights: Mapping[str, float]) -> Floats | None:
     """Per row, what it adds to the weighted mean of the scores under these conditions.
 
@@ -48,11 +57,16 @@ def contributions(store: Store, record: Record, weights: Mapping[str, float]) ->
     Returns:
         `[N]` with mean `sum_c weights[c] * score_c`, or None as `arrays` does.
     """
-    names = list(weights)
+    found = several(store, record, [weights])
+    return None if found is None else found[0]
+
+
+def several(store: Store, record: Record, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
+    """`contributions` to several weighted means `[weightings, N]`, the file read once."""
+    names = list(dict.fromkeys(name for weights in weightings for name in weights))
     found = arrays(store, record, names)
     if found is None:
         return None
     target, pred = found
-    return np.tensordot(
-        np.array([weights[n] for n in names]), scores.contributions(record.cell.metric, target, pred), 1
-    )
+    matrix = np.array([[weights.get(name, 0.0) for name in names] for weights in weightings])
+    return np.tensordot(matrix, scores.contributions(record.cell.metric, target, pred), 1)

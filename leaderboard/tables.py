@@ -7,26 +7,32 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from leaderboard.board import PILLARS, Board, Entry, Row
+from leaderboard.answer import answer
+from leaderboard.board import CONTROL, Board, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
+from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
-from leaderboard.stats import Estimate, Pair, Standing
+from leaderboard.stats import Estimate, Pair
 
 HOLE = "–"
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_STANDING = {name: name for name in ("advantage", "on", "of", "wins", "ties", "losses", "best", "mean_rank")} | {
+    "low": "advantage_low",
+    "high": "advantage_high",
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text and whether it is tied with the best of its column."""
+    """A text and whether it may be the best of its column."""
 
     text: str
     best: bool = False
@@ -37,6 +43,7 @@ class Table:
     """What every text rendering shows; `left` counts the columns that are aligned left."""
 
     title: str
+    answer: tuple[str, ...]
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     legend: tuple[str, ...]
@@ -45,10 +52,10 @@ class Table:
 
 
 def table(board: Board, view: str = "overview") -> Table:
-    """Choose the columns of a slice.
+    """Choose the columns of a slice, the most telling first.
 
-    The first measure of the slice is shown on every dataset, the others as means over datasets; a board of one dataset
-    shows all of them on it.
+    After the order of the pillars, the first measure of the slice is shown on every dataset, the others as means over
+    datasets; a board of one dataset shows all of them on it.
 
     Raises:
         KeyError: If there is no such slice.
@@ -56,30 +63,40 @@ def table(board: Board, view: str = "overview") -> Table:
     if view not in SLICES:
         raise KeyError(f"no slice named {view!r}. Known: {', '.join(SLICES)}")
     shown = [MEASURES[name] for name in SLICES[view] if any(name in e.measures for e in _entries(board))]
-    pillars = [p for p in PILLARS if view in ("overview", p) and any(p in r.standings for r in board.rows)]
-    headers = ["Method", *(f"{p.capitalize()} rank" for p in pillars)]
+    found = [p for p in PILLARS if view in ("overview", "cost", p) and any(p in r.standings for r in board.rows)]
+    main = view if view in found else "clean"
     names = [d.name for d in board.datasets]
     single = len(names) == 1
-    first = shown if single else shown[:1]
-    rest = [] if single else shown[1:]
+    columns: list[tuple[str, Callable[[Row], Cell]]] = []
+    if main in found:
+        columns += _order_columns(board, main)
+    columns += [(f"{p.capitalize()}\nadvantage", partial(_advantage, pillar=p)) for p in found if p != main]
     for name in names:
-        headers += [m.title if single else f"{name}\n{m.title}" for m in first]
-    headers += [f"Mean\n{m.title}" for m in rest]
-    main = "robust" if view == "robust" else "clean"
+        for m in shown if single else shown[:1]:
+            columns.append((m.title if single else f"{name}\n{m.title}", partial(_cell, dataset=name, measure=m)))
+    columns += [(f"Mean\n{m.title}", partial(_mean, measure=m)) for m in shown[1:] if not single]
     rows = tuple(
-        (
-            Cell(row.label),
-            *(_rank(row, p, len(names)) for p in pillars),
-            *(_cell(row.entries[n], m) for n in names for m in first),
-            *(_mean(row, m) for m in rest),
-        )
+        (Cell(row.label), *(make(row) for _, make in columns))
         for row in sorted(board.rows, key=lambda r: _place(r, main))
     )
-    track = f"{board.track} track"
-    title = f"{view} · {track} · {_count(len(board.rows), 'method')} · " + (
+    title = f"{view} · {board.track} track · {_count(len(board.rows), 'method')} · " + (
         f"{names[0]} ({board.datasets[0].metric})" if single else _count(len(names), "dataset")
     )
-    return Table(title, tuple(headers), rows, _legend(board, view, shown, pillars), _footnotes(board))
+    headers = ("Method", *(header for header, _ in columns))
+    return Table(title, answer(board), headers, rows, _legend(board, shown, found), _footnotes(board))
+
+
+def _order_columns(board: Board, pillar: str) -> list[tuple[str, Callable[[Row], Cell]]]:
+    """The order of a pillar: place, advantage with its interval, datasets, wins, ties and losses."""
+    columns: list[tuple[str, Callable[[Row], Cell]]] = []
+    if board.ranked:
+        columns.append(("#", lambda row: Cell(str(s.place) if (s := row.standings.get(pillar)) else HOLE)))
+    columns.append((f"{pillar.capitalize()}\nadvantage", partial(_advantage, pillar=pillar)))
+    if any(s.on < s.of for r in board.rows if (s := r.standings.get(pillar))):
+        columns.append(("On", lambda row: Cell(f"{s.on} of {s.of}" if (s := row.standings.get(pillar)) else HOLE)))
+    if len(board.datasets) > 1:
+        columns.append(("W/T/L", partial(_tally, pillar=pillar)))
+    return columns
 
 
 def _entries(board: Board) -> list[Entry]:
@@ -88,33 +105,35 @@ def _entries(board: Board) -> list[Entry]:
 
 def _place(row: Row, pillar: str) -> tuple[Any, ...]:
     standing = row.standings.get(pillar)
-    return (0, standing.mean_rank) if standing else (1, -row.complete)
+    return (0, -standing.advantage) if standing else (1, 0.0)
 
 
-def group_letter(group: int) -> str:
-    """A, B, ... for tie groups; numbers when the alphabet ends."""
-    return _LETTERS[group - 1] if group <= len(_LETTERS) else f"({group})"
+def advantage(standing: Standing) -> str:
+    """An advantage is never bare: half its 95 % interval stands beside it."""
+    half = "" if standing.high is None else f" ±{standing.high - standing.advantage:.3f}"
+    return f"{standing.advantage:+.3f}{half}"
 
 
-def place(standing: Standing) -> str:
-    """A place is never bare: its bootstrap interval and its tie group stand beside it."""
-    return f"{_short(standing.place)} [{_short(standing.low)}-{_short(standing.high)}] {group_letter(standing.group)}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value == round(value) else f"{value:.1f}"
-
-
-def _rank(row: Row, pillar: str, datasets: int) -> Cell:
+def _advantage(row: Row, pillar: str) -> Cell:
     standing = row.standings.get(pillar)
     if standing is None:
-        return Cell(f"{row.complete} of {datasets}")
-    return Cell(place(standing), standing.group == 1)
+        return Cell(HOLE)
+    if row.label == CONTROL:
+        return Cell("control", standing.best)
+    return Cell(advantage(standing), standing.best)
 
 
-def _cell(entry: Entry, measure: Measure) -> Cell:
-    if entry.status == "failed":
-        return Cell("failed")
+def _tally(row: Row, pillar: str) -> Cell:
+    standing = row.standings.get(pillar)
+    if standing is None or row.label == CONTROL:
+        return Cell(HOLE)
+    return Cell(f"{standing.wins}/{standing.ties}/{standing.losses}")
+
+
+def _cell(row: Row, dataset: str, measure: Measure) -> Cell:
+    entry = row.entries[dataset]
+    if entry.status != "ok":
+        return Cell({"failed": "failed", "not applicable": "n/a", "not run": "not run"}[entry.status])
     found = entry.measures.get(measure.name)
     if found is None:
         return Cell(HOLE)
@@ -151,36 +170,32 @@ def _prefixed(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _legend(board: Board, view: str, shown: Sequence[Measure], pillars: Sequence[str]) -> tuple[str, ...]:
+def _legend(board: Board, shown: Sequence[Measure], found: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
-    if pillars:
+    if found:
         lines.append(
-            "Rank: Borda over datasets [95 % bootstrap interval] tie group; a group holds all whose paired interval "
-            "against its leader includes 0. *: tied with the best of the column."
+            f"Advantage: mean over a method's datasets of its chance-normalised difference from {CONTROL}, ± half its "
+            "95 % interval over seeds and rows: about these datasets. W/T/L: datasets won, tied, lost against "
+            f"{CONTROL}, 5 % each. *: may be the best of all that have the same datasets (95 % for all at once)."
         )
-    for pillar in pillars:
-        gap = board.resolves[pillar]
-        if gap is not None:
-            lines.append(
-                f"{pillar.capitalize()}: the smallest mean difference this board can resolve is {gap:.3f} "
-                "(chance-normalised; 95 % interval, 80 % power)."
-            )
-    sentences = {p: board.across[p].sentence for p in pillars}
-    if len(set(sentences.values())) == 1:
-        lines.append(next(iter(sentences.values())))
-    else:
-        lines += [f"{p.capitalize()}: {sentence}" for p, sentence in sentences.items()]
+        gaps = [f"{board.resolves[p]:.3f} ({p})" for p in found if board.resolves[p] is not None]
+        if gaps:
+            lines.append(f"The smallest advantage found with 80 % power is {', '.join(gaps)}.")
+    lines.append(
+        "±: half the 95 % interval, over seeds and rows where the number is a mean over rows, else over seeds."
+    )
+    lines += [board.across[p].sentence for p in found[:1]]
     lines += [f"{m.title}: {m.help}." for m in shown]
     return tuple(lines)
 
 
 def _footnotes(board: Board) -> tuple[str, ...]:
-    unranked: dict[str, list[str]] = {}
+    holes: dict[str, list[str]] = {}
     for row in board.rows:
-        absent = ", ".join(n for n, e in row.entries.items() if e.status != "ok")
-        if absent:
-            unranked.setdefault(absent, []).append(row.label)
-    lines = [f"Unranked, no result on {absent}: {', '.join(labels)}." for absent, labels in unranked.items()]
+        for n, e in row.entries.items():
+            if e.status in ("not applicable", "not run"):
+                holes.setdefault(f"{n}: {e.reason}", []).append(row.label)
+    lines = [f"{hole}: {', '.join(labels)}." for hole, labels in holes.items()]
     return (*lines, *(note if note.endswith(".") else f"{note}." for note in board.notes))
 
 
@@ -191,15 +206,30 @@ def _count(number: int, noun: str) -> str:
 # --- Renderings -------------------------------------------------------------------------------------------------------
 
 
-def terminal(shown: Table) -> RenderableType:
-    """For a rich console."""
+def terminal(shown: Table, width: int | None = None) -> RenderableType:
+    """For a rich console; with a width, whole columns are left out from the right instead of all being cut."""
+    kept = len(shown.headers) if width is None else _fitting(shown, width)
     out = RichTable(title=shown.title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    for i, header in enumerate(shown.headers):
+    for i, header in enumerate(shown.headers[:kept]):
         out.add_column(Text(header), justify="left" if i < shown.left else "right", no_wrap=True)
     for row in shown.rows:
-        out.add_row(*(_rich(cell) for cell in row))
-    lines = [Text(line, style="dim") for line in shown.legend] + [Text(f"! {n}", style="yellow") for n in shown.notes]
-    return Group(out, Text(""), *lines, Text(""))
+        out.add_row(*(_rich(cell) for cell in row[:kept]))
+    left_out = [h.replace("\n", " ") for h in shown.headers[kept:]]
+    more = [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
+    lines = [Text(line, style="dim") for line in (*more, *shown.legend)]
+    lines += [Text(f"! {n}", style="yellow") for n in shown.notes]
+    return Group(*(Text(f"• {line}") for line in shown.answer), Text(""), out, Text(""), *lines, Text(""))
+
+
+def _fitting(shown: Table, width: int) -> int:
+    """How many columns fit side by side, with three characters between two."""
+    used = 0
+    for i, header in enumerate(shown.headers):
+        texts = [len(row[i].text) + row[i].best for row in shown.rows]
+        used += max([*map(len, header.split("\n")), *texts]) + 3 * (i > 0)
+        if used > width and i > 1:
+            return i
+    return len(shown.headers)
 
 
 def _rich(cell: Cell) -> Text:
@@ -211,11 +241,17 @@ def _rich(cell: Cell) -> Text:
 def markdown(shown: Table) -> str:
     """A GitHub table, with its legend and notes below."""
     heads = [_markdown_text(h.replace("\n", " ")) for h in shown.headers]
-    lines = [f"### {_markdown_text(shown.title)}", "", _pipe(heads)]
+    lines = [
+        f"### {_markdown_text(shown.title)}",
+        "",
+        *(f"- {_markdown_text(a)}" for a in shown.answer),
+        "",
+        _pipe(heads),
+    ]
     lines.append(_pipe([":--" if i < shown.left else "--:" for i in range(len(heads))]))
     for row in shown.rows:
         lines.append(_pipe([f"**{_markdown_text(c.text)}**" if c.best else _markdown_text(c.text) for c in row]))
-    lines += ["", "Bold: tied with the best of the column.", ""]
+    lines += ["", "Bold: may be the best of its column.", ""]
     lines += [f"- {_markdown_text(line)}" for line in (*shown.legend, *shown.notes)]
     return "\n".join(lines) + "\n"
 
@@ -252,7 +288,7 @@ def latex(shown: Table) -> str:
         " & ".join(rf"\textbf{{{_tex_text(c.text)}}}" if c.best else _tex_text(c.text) for c in row) + r" \\"
         for row in shown.rows
     ]
-    caption = _tex_text(". ".join([shown.title, "Bold: tied with the best of the column", *shown.legend]))
+    caption = _tex_text(". ".join([shown.title, "Bold: may be the best of its column", *shown.legend]))
     lines = [
         "% \\usepackage{booktabs}",
         r"\begin{table}",
@@ -275,7 +311,7 @@ def comma_separated(boards: Sequence[Board], view: str | None = None) -> str:
     names = [m for m in MEASURES if view is None or m in SLICES[view]]
     names = [m for m in names if any(m in e.measures for b in boards for e in _entries(b))]
     head = ["track", "method", "family", "dataset", "dataset_version", "metric", "status", "reason", "seeds"]
-    head += [f"{p}_{x}" for p in PILLARS for x in ("rank", "rank_low", "rank_high", "group")]
+    head += [f"{p}_{x}" for p in PILLARS for x in _STANDING.values()]
     head += [f"{m}{x}" for m in names for x in ("", "_low", "_high")]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -288,7 +324,7 @@ def comma_separated(boards: Sequence[Board], view: str | None = None) -> str:
                 line += [entry.status, entry.reason, len(entry.records)]
                 for pillar in PILLARS:
                     s = row.standings.get(pillar)
-                    line += ["", "", "", ""] if s is None else [s.place, s.low, s.high, s.group]
+                    line += [""] * len(_STANDING) if s is None else [_blank(getattr(s, x)) for x in _STANDING]
                 for name in names:
                     found = entry.measures.get(name)
                     line += ["", "", ""] if found is None else [found.mean, _blank(found.low), _blank(found.high)]
@@ -296,7 +332,7 @@ def comma_separated(boards: Sequence[Board], view: str | None = None) -> str:
     return buffer.getvalue()
 
 
-def _blank(value: float | None) -> float | str:
+def _blank(value: Any) -> Any:
     return "" if value is None else value
 
 

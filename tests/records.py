@@ -61,7 +61,7 @@ def changed(record: Record, **facts: Any) -> Record:
 
 
 def _divided(facts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    cell = {name: value for name, value in facts.items() if name in _CELL and name != "conditions"}
+    cell = {name: facts[name] for name in Cell.__struct_fields__ if name in facts and name != "conditions"}
     own = {name: value for name, value in facts.items() if name not in cell}
     if own.get("conditions"):
         cell["conditions"] = planned(own["conditions"])

@@ -1,9 +1,10 @@
-"""`polymodal compare A B`: a paired comparison of two methods. Imports no torch."""
+"""`polymodal compare A B`: two methods, line by line. Imports no torch."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     folders = args.results or [Path(RESULTS)]
     evidence = gather(folders, args.dataset, args.skip_invalid)
-    found = compare(evidence, args.a, args.b, args.all, args.rows, args.draws)
+    found = compare(evidence, args.a, args.b, args.all, args.rows)
     if args.json:
         print(json.dumps(_plain(found), indent=1))
         return 0
@@ -57,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _plain(found: Comparison) -> dict[str, object]:
     from leaderboard.tables import plain
 
-    differences = [{**plain(d), "verdict": d.verdict} for d in found.differences]
-    return {**plain(found), "differences": differences}
+    return plain(found)
 
 
 def _draw(found: Comparison, folder: Path) -> str:
@@ -91,11 +91,16 @@ def _show_differences(console: Console, found: Comparison) -> None:
         if name and last:
             table.add_section()
         last = d.dataset
-        span = f"[{d.low:+.4f}, {d.high:+.4f}]"
+        span = f"[{d.low:+.4f}, {d.high:+.4f}]" if math.isfinite(d.high) else "unknown"
         numbers = (f"{d.a:.4f}", f"{d.b:.4f}", f"{d.difference:+.4f}", span)
         table.add_row(Text(name), Text(d.what), *(Text(n) for n in numbers), Text(d.verdict, style=colour))
     console.print(table)
-    words = {"clean": "clean, over datasets", "robust": "robust area, over datasets", "curve": "severity curves"}
+    console.print(
+        f"Interval: of its line alone, over seeds and rows. Verdict: adjusted for all {len(found.differences)} lines "
+        "(Holm, 5 %).",
+        style="dim",
+    )
+    words = {"clean": "clean, over datasets", "robust": "robust, over datasets", "curve": "severity curves"}
     words |= {"missing": "absent subsets", "condition": "single conditions"}
     for kind, word in words.items():
         tally = found.tally(kind)

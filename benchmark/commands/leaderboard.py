@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.merge import BoardError, gather
 
     evidence = gather(args.results, args.datasets, args.skip_invalid)
-    boards = tuple(b for b in build_all(evidence, args.draws) if args.track in (None, b.track))
+    boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
     if args.plots:
@@ -97,7 +97,7 @@ def _show(boards: tuple[Board, ...], view: str) -> None:
 
     console = console_of(width=400)
     for board in boards:
-        console.print(tables.terminal(tables.table(board, view)))
+        console.print(tables.terminal(tables.table(board, view), console.width))
 
 
 def _write_files(boards: tuple[Board, ...], folder: Path, view: str, quiet: bool) -> None:

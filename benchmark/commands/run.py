@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
     if arguments.rerun and arguments.only_missing:
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     store.prepare()
     plan = plan_of(arguments)
+    remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
     if arguments.tuned:
         from pathlib import Path
 

@@ -9,12 +9,14 @@ import numpy as np
 from msgspec import to_builtins
 
 from leaderboard import measures
-from leaderboard.board import PILLARS, Board, Dataset, Entry, Row
+from leaderboard.answer import answer
+from leaderboard.board import CONTROL, Board, Dataset, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
+from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
 from leaderboard.robustness import curves
 from leaderboard.stats import Estimate
-from leaderboard.tables import group_letter, plain, write
+from leaderboard.tables import advantage, plain, write
 
 
 def payload(boards: Sequence[Board]) -> dict[str, Any]:
@@ -25,6 +27,8 @@ def payload(boards: Sequence[Board]) -> dict[str, Any]:
     return {
         "measures": {m.name: {"title": m.title, "help": m.help, "better": m.better} for m in shown},
         "slices": {view: [m for m in names if m in used] for view, names in SLICES.items()},
+        "pillars": list(PILLARS),
+        "control": CONTROL,
         "finished": max(finished, default=""),
         "boards": [_board(b) for b in boards],
     }
@@ -39,30 +43,20 @@ def _board(board: Board) -> dict[str, Any]:
         "track": board.track,
         "datasets": [_dataset(board, d) for d in board.datasets],
         "rows": [_row(row) for row in board.rows],
+        "answer": list(answer(board)),
+        "ranked": board.ranked,
         "resolves": {p: _rounded(board.resolves[p]) for p in PILLARS},
-        "across": {
-            p: {
-                "kind": board.across[p].kind,
-                "sentence": board.across[p].sentence,
-                "bars": board.across[p].bars([s.method for s in _ranked(board, p)]),
-            }
-            for p in PILLARS
-        },
+        "across": {p: board.across[p].sentence for p in PILLARS},
         "pins": _pins(board),
         "notes": list(board.notes),
     }
 
 
-def _ranked(board: Board, pillar: str) -> list[Any]:
-    found = [r.standings[pillar] for r in board.rows if pillar in r.standings]
-    return sorted(found, key=lambda s: (s.mean_rank, s.method))
-
-
 def _pins(board: Board) -> list[str]:
-    """Methods the charts colour at first: the leaders of both pillars and concat, else whatever there is."""
-    leaders = [s.method for p in PILLARS for s in _ranked(board, p)[:3]]
+    """Methods the charts colour at first: the leaders of the pillars and concat, else whatever there is."""
+    leaders = [s.method for p in PILLARS for s in board.order(p)[:2]]
     known = [r.label for r in board.rows]
-    wanted = [*leaders, *(m for m in ("concat",) if m in known), *known]
+    wanted = [*leaders, *(m for m in (CONTROL,) if m in known), *known]
     return list(dict.fromkeys(wanted))[:5]
 
 
@@ -70,6 +64,7 @@ def _dataset(board: Board, dataset: Dataset) -> dict[str, Any]:
     records = [r for row in board.rows for r in row.entries[dataset.name].records]
     found = plain(dataset)
     found["resolves"] = _rounded(dataset.resolves)
+    found["without"] = {k: _rounded(v) for k, v in dataset.without.items()}
     found["ceiling"] = None
     if dataset.bayes is not None and records:
         found["ceiling"] = _rounded(measures.normalise(dataset.bayes, records[0]))
@@ -84,23 +79,25 @@ def _row(row: Row) -> dict[str, Any]:
         "family": row.family,
         "options": plain(dict(row.options)),
         "complete": row.complete,
-        "missing": list(row.missing),
-        "standings": {
-            p: {
-                "place": s.place,
-                "low": s.low,
-                "high": s.high,
-                "rank": _rounded(s.mean_rank),
-                "group": s.group,
-                "letter": group_letter(s.group),
-            }
-            for p, s in row.standings.items()
-        },
+        "holes": list(row.holes),
+        "standings": {p: _standing(s) for p, s in row.standings.items()},
         "means": {n: _number(v, MEASURES[n]) for n, v in row.means.items() if v is not None},
         "entries": {name: _entry(e) for name, e in row.entries.items()},
+        "folded": {label: _folded(own) for label, own in row.folded.items()},
         "recipe": plain(records[0].cell.recipe) if records else {},
         "provenance": plain(records[0].provenance) if records else {},
     }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    found = {k: _rounded(v) if isinstance(v, float) else v for k, v in plain(standing).items()}
+    return {**found, "text": advantage(standing)}
+
+
+def _folded(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Clean scores of a method another row stands for."""
+    clean = MEASURES["clean"]
+    return {n: write(e.measures["clean"].mean, clean) if e.measures else e.reason for n, e in entries.items()}
 
 
 def _number(value: float, measure: Measure) -> dict[str, Any]:

@@ -289,7 +289,7 @@ def test_run_with_a_timm_encoder_end_to_end(cache: Path, pictures: Path, weights
             c.id for c in record.conditions
         }
         assert record.clean > 0.6  # the colour is the class
-    board = call("leaderboard", "results", "--format", "markdown", "--draws", 100)
+    board = call("leaderboard", "results", "--format", "markdown")
     assert "timm:test_resnet" in board.stdout.replace("\\", ""), board.stderr
 
 

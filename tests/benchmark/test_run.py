@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.cli import commands, parser
+from leaderboard import not_applicable
 from leaderboard.store import Store
 from tests.benchmark.conftest import FAULTY, numbers
 
@@ -31,6 +32,24 @@ def test_run_writes_complete_records_and_resumes(polymodal: Call, matrix: Path, 
     again = polymodal("run", matrix, "--workers", 0, "--quiet")
     assert "4 cells: 0 run, 4 cached" in again.stdout
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "results").glob("*.json")}
+
+
+def test_what_is_not_applicable_is_remembered_beside_the_records(polymodal: Call, tmp_path: Path) -> None:
+    file = tmp_path / "alone.toml"
+    for modality in ("image", "sound"):
+        file.write_text(
+            f'''baselines = false
+conditions = "none"
+methods = [{{ name = "unimodal", modality = "{modality}" }}]
+datasets = [{{ name = "interactions_xor", rows = 200 }}]
+'''
+        )
+        done = polymodal("run", file, "--workers", 0, "--quiet")
+        assert done.returncode == 0, done.stderr
+    found = not_applicable.read(tmp_path / "results")
+    assert set(found) == {(f"unimodal[{m}]", "interactions_xor") for m in ("image", "sound")}
+    assert all("no modality" in reason for reason in found.values())
+    assert not Store(tmp_path / "results").scan().invalid
 
 
 def test_truncated_record_is_named_by_validate_and_run_again(polymodal: Call, matrix: Path, tmp_path: Path) -> None:

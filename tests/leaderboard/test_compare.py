@@ -18,7 +18,6 @@ from tests.leaderboard.conftest import STANDARD, Planted
 from tests.records import changed
 
 Build = Callable[..., Store]
-DRAWS = 1000
 PAIR = {k: STANDARD[k] for k in ("gated", "gated_twin", "tensor")}
 
 
@@ -29,20 +28,20 @@ def store_fixture(build: Build) -> Store:
 
 def test_a_planted_difference_is_a_win_and_a_twin_a_tie(store: Store) -> None:
     evidence = gather([store.folder])
-    found = compare(evidence, "gated", "tensor", draws=DRAWS)
+    found = compare(evidence, "gated", "tensor")
     clean = next(d for d in found.differences if d.kind == "clean" and d.dataset == "digits")
     assert clean.verdict == "win"
     assert clean.low < clean.difference < clean.high
     assert found.tally("clean") == {"win": 2, "tie": 0, "loss": 0}
     assert found.tally("robust")["win"] == 2
-    back = compare(evidence, "tensor", "gated", draws=DRAWS)
+    back = compare(evidence, "tensor", "gated")
     assert back.tally("clean")["loss"] == 2
-    twin = compare(evidence, "gated", "gated_twin", draws=DRAWS)
+    twin = compare(evidence, "gated", "gated_twin")
     assert twin.tally("clean") == {"win": 0, "tie": 2, "loss": 0}
 
 
 def test_scores_are_those_of_the_records(store: Store) -> None:
-    found = compare(gather([store.folder]), "gated", "tensor", every=True, draws=DRAWS)
+    found = compare(gather([store.folder]), "gated", "tensor", every=True)
     records = [r for r in store.scan().records if r.cell.label == "tensor" and r.cell.dataset == "digits"]
     for d in found.differences:
         if d.dataset == "digits" and d.kind == "condition":
@@ -53,7 +52,7 @@ def test_scores_are_those_of_the_records(store: Store) -> None:
 
 
 def test_rows_that_differ_most_do_differ(store: Store) -> None:
-    found = compare(gather([store.folder]), "gated", "tensor", top=4, draws=DRAWS)
+    found = compare(gather([store.folder]), "gated", "tensor", top=4)
     digits = [r for r in found.rows if r.dataset == "digits"]
     assert len(digits) == 4
     assert digits[0].a - digits[0].b > 0.5
@@ -69,16 +68,17 @@ def test_rows_that_differ_most_do_differ(store: Store) -> None:
 
 
 def test_the_same_method_twice_never_differs(store: Store) -> None:
-    found = compare(gather([store.folder]), "gated", "gated", draws=DRAWS)
+    found = compare(gather([store.folder]), "gated", "gated")
     assert all(d.low == d.high == d.difference == 0 for d in found.differences)
     assert not found.rows
 
 
 def test_lower_is_better_turns_the_sign(store: Store) -> None:
     for record in store.scan().records:
+        predictions = store.predictions(record.cell.id)
         store.path(record.cell.id).unlink()
-        store.write(changed(record, metric="mse", higher_is_better=False), store.predictions(record.cell.id))
-    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+        store.write(changed(record, metric="mse", higher_is_better=False), predictions)
+    found = compare(gather([store.folder]), "gated", "tensor")
     robust = next(d for d in found.differences if d.kind == "robust")
     assert robust.difference == pytest.approx(robust.b - robust.a)
     assert robust.verdict == "win", "fewer errors, squared or not"
@@ -87,7 +87,7 @@ def test_lower_is_better_turns_the_sign(store: Store) -> None:
 def test_lost_predictions_are_said(store: Store) -> None:
     record = next(r for r in store.scan().records if r.cell.label == "gated" and r.cell.dataset == "digits")
     store.path(record.cell.id, ".npz").unlink()
-    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+    found = compare(gather([store.folder]), "gated", "tensor")
     assert any("digits: rows cannot be paired" in n for n in found.notes)
     assert found.differences[0].difference > 0
 
@@ -95,19 +95,19 @@ def test_lost_predictions_are_said(store: Store) -> None:
 def test_a_failed_seed_leaves_its_dataset_out(store: Store) -> None:
     record = next(r for r in store.scan().records if r.cell.label == "gated" and r.cell.dataset == "digits")
     store.write(changed(record, status="failed", conditions=(), error=Failure("RuntimeError", "boom")))
-    found = compare(gather([store.folder]), "gated", "tensor", draws=DRAWS)
+    found = compare(gather([store.folder]), "gated", "tensor")
     assert {d.dataset for d in found.differences} == {"shapes"}
     assert any("digits is left out" in n for n in found.notes)
 
 
 def test_an_unknown_method_gets_a_suggestion(store: Store) -> None:
     with pytest.raises(BoardError, match="Did you mean 'tensor'"):
-        compare(gather([store.folder]), "gated", "tensr", draws=DRAWS)
+        compare(gather([store.folder]), "gated", "tensr")
 
 
 def test_tracks_and_lone_datasets_are_noted(store: Store, build: Build) -> None:
     other = build({"augmented": Planted(track="augmented")}, name="other", datasets=("digits", "pulsars"), seeds=2)
-    found = compare(gather([store.folder, other.folder]), "gated", "augmented", draws=DRAWS)
+    found = compare(gather([store.folder, other.folder]), "gated", "augmented")
     assert any("different tracks" in n for n in found.notes)
     assert any("only gated has results on shapes" in n for n in found.notes)
 
@@ -119,7 +119,7 @@ def _run(*arguments: str) -> int:
 
 
 def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    given = ("gated", "tensor", "--results", str(store.folder), "--draws", "200")
+    given = ("gated", "tensor", "--results", str(store.folder))
     assert _run(*given, "--dataset", "digits", "--output", str(tmp_path / "out")) == 0
     said = capsys.readouterr().out
     assert "gaussian on image" in said
@@ -129,3 +129,22 @@ def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["differences"][0]["verdict"] == "win"
     assert main(["compare", "gated", "nothing", "--results", str(store.folder)]) == 2
     assert "no method named 'nothing'" in capsys.readouterr().err
+
+
+def test_verdicts_are_adjusted_for_the_number_of_lines(build: Build) -> None:
+    store = build({f"m{i}": Planted(0.8, 0.05) for i in range(6)}, datasets=("digits", "shapes"), seeds=3, rows=300)
+    evidence = gather([store.folder])
+    found = [compare(evidence, "m0", f"m{i}", every=True) for i in range(1, 6)]
+    alone = sum(d.low > 0 or d.high < 0 for one in found for d in one.differences)
+    adjusted = sum(d.verdict != "tie" for one in found for d in one.differences)
+    assert adjusted <= alone, "an adjusted verdict is never bolder than the interval of its line"
+    assert all(d.p <= 0.05 or d.verdict == "tie" for one in found for d in one.differences)
+    assert sum(any(d.verdict != "tie" for d in one.differences) for one in found) <= 1, "equals"
+
+
+def test_one_seed_is_not_enough_to_tell(build: Build, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = build(PAIR, datasets=("digits",), seeds=1, rows=100)
+    assert _run("gated", "tensor", "--results", str(store.folder), "--output", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "unknown" in said
+    assert "0 won, 1 tied, 0 lost" in said

@@ -169,9 +169,9 @@ def test_baselines_are_of_the_same_seed_and_the_plain_track() -> None:
     baselines = rb.Baselines.of(records)
     assert {seed: r.clean for seed, r in baselines.concat.items()} == {0: 0.5, 1: 0.7}
     # The best by its mean over seeds is sound, also where image was luckier.
-    assert baselines.best(0, higher_is_better=True) == 0.6
-    assert baselines.best(0, higher_is_better=True, without="sound") == 0.7
-    assert baselines.best(7, higher_is_better=True) is None
+    assert baselines.best(0) == 0.6
+    assert baselines.best(0, without="sound") == 0.7
+    assert baselines.best(7) is None
 
 
 def test_missing_means_worst_subset_and_area_over_the_rate() -> None:

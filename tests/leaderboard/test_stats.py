@@ -1,12 +1,8 @@
 """Statistics against scipy, scikit-learn and cases worked by hand."""
 
-import math
-
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from leaderboard import scores, stats
 
@@ -109,103 +105,12 @@ def test_unknown_metric_is_named() -> None:
     assert not scores.supported("median_rank") and scores.supported("recall_at_10")
 
 
-# --- bootstrap --------------------------------------------------------------------------------------------------------
-
-
-def _rows(rng: np.random.Generator, accuracies: dict[str, float], number: int, seeds: int) -> dict:
-    return {m: {s: (rng.random(number) < a).astype(float) for s in range(seeds)} for m, a in accuracies.items()}
-
-
-@pytest.mark.parametrize("number", [300, 5000])
-def test_row_bootstrap_has_the_binomial_spread(number: int) -> None:
-    rng = np.random.default_rng(4)
-    hits = (rng.random(number) < 0.7).astype(float)
-    draws = stats.bootstrap({"d": {"m": {0: hits}}}, ["m"], draws=4000)
-    assert draws.mean() == pytest.approx(hits.mean(), abs=3e-3)
-    # 500 blocks estimate a standard deviation to within a few per cent.
-    assert draws.std() == pytest.approx(hits.std() / math.sqrt(number), rel=0.12)
-
-
-@pytest.mark.parametrize("seeds", [2, 5])
-def test_seed_bootstrap_has_the_unbiased_spread(seeds: int) -> None:
-    values = np.random.default_rng(5).normal(size=seeds)
-    draws = stats.bootstrap({"d": {"m": {s: values[s : s + 1] for s in range(seeds)}}}, ["m"], draws=20_000)
-    assert draws.std() == pytest.approx(values.std(ddof=1) / math.sqrt(seeds), rel=0.03)
-
-
-def test_pairing_cancels_what_methods_share() -> None:
-    rng = np.random.default_rng(6)
-    hits = (rng.random(400) < 0.6).astype(float)
-    better = hits.copy()
-    better[np.flatnonzero(hits == 0)[:12]] = 1.0
-    draws = stats.bootstrap({"d": {"a": {0: hits}, "b": {0: better}}}, ["a", "b"])
-    low, _ = stats.interval(draws[:, 0, 1] - draws[:, 0, 0])
-    assert low > 0  # 12 of 12 discordant rows
-    assert (draws[:, 0, 1] - draws[:, 0, 0]).std() < 0.4 * draws[:, 0, 0].std()
-
-
-def test_equal_predictions_stay_equal() -> None:
-    rng = np.random.default_rng(7)
-    rows = _rows(rng, {"a": 0.7, "b": 0.5}, 777, 3)
-    rows["twin"] = rows["a"]
-    draws = stats.bootstrap({"d": rows}, ["twin", "b", "a"])
-    assert (draws[:, :, 0] == draws[:, :, 2]).all()
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.permutations(["a", "b", "c", "d"]), st.permutations(["x", "y", "z"]))
-def test_no_result_depends_on_order(methods: list[str], datasets: list[str]) -> None:
-    rng = np.random.default_rng(8)
-    samples = {d: _rows(rng, {"a": 0.8, "b": 0.78, "c": 0.6, "d": 0.61}, 60, 2) for d in ("x", "y", "z")}
-    want = _standings({d: samples[d] for d in ("x", "y", "z")}, ["a", "b", "c", "d"])
-    assert _standings({d: samples[d] for d in datasets}, list(methods)) == want
-
-
-def _standings(samples: dict, methods: list[str]) -> tuple[stats.Standing, ...]:
-    points = np.array([[np.mean([v.mean() for v in samples[d][m].values()]) for m in methods] for d in sorted(samples)])
-    return stats.standings(methods, points, stats.bootstrap(samples, methods, draws=200))
-
-
-# --- ranks and ties ---------------------------------------------------------------------------------------------------
+# --- Ranks and tests across datasets ----------------------------------------------------------------------------------
 
 
 def test_borda_by_hand() -> None:
     points = np.array([[0.9, 0.8, 0.8, 0.1], [0.5, 0.7, 0.6, 0.1]])
     np.testing.assert_allclose(stats.borda(points), [(1 + 3) / 2, (2.5 + 1) / 2, (2.5 + 2) / 2, 4])
-
-
-def test_planted_effects_are_found_and_ties_grouped() -> None:
-    rng = np.random.default_rng(9)
-    plant = {"best": 0.9, "best_too": 0.9, "middle": 0.8, "worst": 0.6}
-    samples = {d: _rows(rng, plant, 1500, 5) for d in "uvwx"}
-    found = {s.method: s for s in _standings(samples, list(plant))}
-    assert found["best"].group == found["best_too"].group == 1
-    assert found["middle"].group == 2 and found["worst"].group == 3
-    assert found["middle"].place == 3 and (found["middle"].low, found["middle"].high) == (3, 3)
-    assert found["best"].low == 1 and found["best"].high == 2
-
-
-def test_group_one_covers_as_it_says() -> None:
-    # Two equal methods are told apart in about 5 % of boards (the leader is chosen first: two-sided).
-    rng = np.random.default_rng(10)
-    apart = 0
-    for trial in range(100):
-        samples = {d: _rows(rng, {"a": 0.7, "b": 0.7}, 200, 3) for d in (f"{trial}u", f"{trial}v")}
-        apart += {s.group for s in _standings(samples, ["a", "b"])} == {1, 2}
-    assert apart <= 14
-
-
-def test_resolvable_difference_is_resolved() -> None:
-    rng = np.random.default_rng(11)
-    rows = _rows(rng, {"a": 0.7, "b": 0.7}, 500, 1)
-    means = stats.bootstrap({"d": rows}, ["a", "b"]).mean(axis=1)
-    gap = stats.resolvable_difference(means, 0)
-    # Two independent binomial means over 500 rows: 1.96 + 0.84 standard errors.
-    assert gap == pytest.approx(2.80 * math.sqrt(2 * 0.7 * 0.3 / 500), rel=0.1)
-    assert stats.resolvable_difference(means[:, :1], 0) is None
-
-
-# --- across datasets --------------------------------------------------------------------------------------------------
 
 
 def test_holm_by_hand() -> None:
@@ -227,7 +132,6 @@ def test_across_agrees_with_scipy() -> None:
     assert got.friedman == pytest.approx(scipy.stats.friedmanchisquare(*points.T).pvalue)
     raw = [scipy.stats.wilcoxon(points[:, i], points[:, j]).pvalue for i in range(4) for j in range(i + 1, 4)]
     assert [p.p for p in got.pairs] == pytest.approx(stats.holm(raw))
-    assert got.bars(["d", "c", "b", "a"]) == (("b", "a"),)
 
 
 def test_too_few_datasets_are_called_too_few() -> None:

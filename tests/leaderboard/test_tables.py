@@ -15,21 +15,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmark.cli import main
 from leaderboard import tables
 from leaderboard.board import Board, build, build_all
 from leaderboard.measures import MEASURES, SLICES, area_weights
 from leaderboard.merge import BoardError, gather
+from leaderboard.not_applicable import remember
 from leaderboard.record import Failure, Record
 from leaderboard.store import Store
 from tests.leaderboard.conftest import STANDARD, Planted, make_record
 from tests.records import changed
 
 Build = Callable[..., Store]
-DRAWS = 500
 
 
 def _board(store: Store, track: str = "plain", **settings: object) -> Board:
-    return build(gather([store.folder], **settings), track, DRAWS)  # pyright: ignore[reportArgumentType]
+    return build(gather([store.folder], **settings), track)  # pyright: ignore[reportArgumentType]
 
 
 def _rewrite(store: Store, record: Record, **changes: object) -> None:
@@ -48,10 +49,13 @@ def _first(store: Store, **facts: object) -> Record:
 def test_planted_effects_are_found_and_the_tie_is_grouped(build: Build) -> None:
     board = _board(build(rows=1000))
     rows = {r.label: r for r in board.rows}
-    assert {m for m, r in rows.items() if r.standings["clean"].group == 1} == {"gated", "gated_twin"}
+    assert {m for m, r in rows.items() if r.standings["clean"].best} == {"gated", "gated_twin"}
     assert rows["tensor"].standings["clean"].place == 3
+    assert rows["tensor"].standings["clean"].verdict == "win"
+    assert rows["additive"].standings["clean"].verdict == "loss"
     assert rows["tensor"].standings["robust"].place == 5, "accurate but fragile"
-    assert [r.label for r in board.rows][:2] == ["gated", "gated_twin"]
+    assert rows["tensor"].standings["robust"].verdict == "loss"
+    assert [r.label for r in board.rows][2:] == ["tensor", "concat", "additive", "best unimodal"]
     for dataset in board.datasets:
         tied = {m for m, r in rows.items() if "clean" in r.entries[dataset.name].best}
         assert tied == {"gated", "gated_twin"}
@@ -90,7 +94,7 @@ def test_area_weights_are_a_mean() -> None:
 
 
 def test_tracks_are_never_in_one_table(build: Build) -> None:
-    boards = build_all(gather([build().folder]), DRAWS)
+    boards = build_all(gather([build().folder]))
     assert [b.track for b in boards] == ["plain", "augmented"]
     assert {r.label for r in boards[1].rows} == {"augmented"}
     assert "augmented" not in {r.label for r in boards[0].rows}
@@ -98,20 +102,27 @@ def test_tracks_are_never_in_one_table(build: Build) -> None:
     assert boards[1].rows[0].means["gain"] is not None
 
 
-def test_an_incomplete_method_is_unranked_and_says_what_it_misses(build: Build) -> None:
+def test_an_incomplete_method_has_a_place_and_says_what_it_misses(build: Build) -> None:
     store = build()
     for record in store.scan().records:
         if record.cell.label == "tensor" and record.cell.dataset == "shapes":
             store.path(record.cell.id).unlink()
     board = _board(store)
     row = next(r for r in board.rows if r.label == "tensor")
-    assert not row.standings
-    assert row.missing == ("shapes: not run",)
+    assert row.standings["clean"].place == 3
+    assert (row.standings["clean"].on, row.standings["clean"].of) == (2, 3)
+    assert row.holes == ("shapes: not run",)
     assert row.means["clean"] is None
     shown = tables.markdown(tables.table(board))
     assert "2 of 3" in shown
-    assert "Unranked, no result on shapes: tensor." in shown
-    assert any(r.label == "tensor" and r.standings for r in _board(store, datasets=["digits"]).rows)
+    assert "shapes: not run: tensor." in shown
+    remember(store.folder, {("tensor", "shapes"): "needs the same shape"})
+    remember(store.folder, {("gated", "shapes"): "would need more memory"})
+    board = _board(store)
+    entries = {r.label: r.entries["shapes"] for r in board.rows}
+    assert entries["tensor"].status == "not applicable"
+    assert entries["gated"].status == "ok", "a record is better evidence than an old plan"
+    assert "shapes: not applicable: needs the same shape: tensor." in tables.markdown(tables.table(board))
 
 
 def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
@@ -132,7 +143,7 @@ def test_lost_predictions_leave_intervals_over_seeds_with_a_note(build: Build) -
     store.path(_first(store, label="concat").cell.id, ".npz").unlink()
     board = _board(store)
     assert any("over seeds only" in n for n in board.notes)
-    assert board.rows[0].standings["clean"].group == 1
+    assert board.rows[0].standings["clean"].best
 
 
 def test_a_collapse_is_said(build: Build) -> None:
@@ -152,7 +163,7 @@ def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> No
     board = _board(store)
     assert len(board.datasets[0].curves) == 4
     assert any("not in it: scale on audio, scale on image" in n for n in board.notes)
-    assert all("robust" in r.standings for r in board.rows)
+    assert all("robust" in r.standings for r in board.rows if r.label != "best unimodal")
 
 
 def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
@@ -164,7 +175,7 @@ def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
 
 
 def _of(evidence: object) -> Board:
-    return build(evidence, "plain", DRAWS)  # pyright: ignore[reportArgumentType]
+    return build(evidence, "plain")  # pyright: ignore[reportArgumentType]
 
 
 # --- Merging ----------------------------------------------------------------------------------------------------------
@@ -202,7 +213,7 @@ def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
         if record.cell.label == "tensor" and record.cell.dataset == "digits":
             _rewrite(store, record, dataset_version="2")
     board = _board(store)
-    assert next(r for r in board.rows if r.label == "tensor").entries["digits"].status == "absent"
+    assert next(r for r in board.rows if r.label == "tensor").entries["digits"].status == "not run"
     assert any("digits: 2 records of version 2" in n for n in board.notes)
     other = _board(store, datasets=["digits@2"])
     assert [r.label for r in other.rows] == ["tensor"]
@@ -281,9 +292,9 @@ def test_every_slice_renders_everywhere(board: Board, view: str) -> None:
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     for rendered in (text, tables.markdown(shown), tables.latex(shown)):
         assert "gated" in rendered
-    # Never a bare rank.
-    ranks = [row[1].text for row in shown.rows if "rank" in shown.headers[1]]
-    assert all("[" in r for r in ranks)
+    # Never a bare advantage.
+    places = [c.text for row in shown.rows for h, c in zip(shown.headers, row, strict=True) if "advantage" in h]
+    assert all("±" in p or p in ("control", tables.HOLE) for p in places)
 
 
 def test_names_are_escaped(board: Board) -> None:
@@ -340,7 +351,7 @@ def _command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_reads_results_and_writes_three_files_without_torch(build: Build, tmp_path: Path) -> None:
     build(datasets=("digits",), seeds=2, rows=60)
-    done = _command("--draws", "200", cwd=tmp_path)
+    done = _command(cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "gated" in done.stdout
     assert {p.name for p in (tmp_path / "results" / "leaderboard").iterdir()} == {
@@ -352,7 +363,6 @@ def test_the_command_reads_results_and_writes_three_files_without_torch(build: B
     assert again.stdout.splitlines()[1].startswith("augmented,augmented,")
 
 
-def test_the_command_refuses_with_2_and_a_reason(tmp_path: Path) -> None:
-    done = _command("nowhere", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "no results folder nowhere" in done.stderr
+def test_the_command_refuses_with_2_and_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["leaderboard", str(tmp_path / "nowhere")]) == 2
+    assert "no results folder" in capsys.readouterr().err

@@ -84,14 +84,6 @@ function panels(name) {
   return found;
 }
 
-/* What ignoring modality k would score: the best unimodal baseline on the others. */
-function withoutIt(name, modality) {
-  const plain = DATA.boards.find(b => b.track === "plain");
-  const found = (plain?.rows ?? []).filter(r => r.method === "unimodal" && r.options.modality !== modality
-    && r.label !== `unimodal[${modality}]` && r.entries[name]?.status === "ok").map(r => r.entries[name].abar);
-  return found.length ? d3.max(found) : null;
-}
-
 function drawCurves() {
   const name = state.dataset || state.on || board().datasets[0].name;
   const found = panels(name);
@@ -100,7 +92,7 @@ function drawCurves() {
   const all = [...found.values()].flat();
   const domain = [Math.min(0, d3.min(all, p => p.y)), Math.max(1, d3.max(all, p => p.y))];
   const one = (panel, points) => {
-    const reference = dataset(name).modalities.includes(panel) ? withoutIt(name, panel) : null;
+    const reference = dataset(name).without[panel] ?? null; // what ignoring the modality would score
     const own = points.filter(p => pinned.includes(p.label));
     return el("div", { class: "panel" }, el("h3", {}, panel), Plot.plot({
       ...BASE, width: 340, height: 250, marginLeft: 36, marginBottom: 36, grid: true, ariaLabel: `Severity curves, ${panel} corrupted, on ${name}`,
@@ -119,39 +111,30 @@ function drawCurves() {
   put("curves", legend(pinned), el("div", { class: "panels" }, [...found].map(([panel, points]) => one(panel, points))));
 }
 
-/* --- Ranks ---------------------------------------------------------------------------------------------------------- */
+/* --- Advantages ----------------------------------------------------------------------------------------------------- */
 
-function drawRanks() {
+function drawAdvantages() {
   const parts = [];
-  const said = [];
-  for (const pillar of ["clean", "robust"]) {
-    const rows = board().rows.filter(r => r.standings[pillar]);
-    const across = board().across[pillar];
-    said.push([pillar[0].toUpperCase() + pillar.slice(1), across.sentence]);
-    if (rows.length < 2) continue;
-    const points = d3.sort(rows.map(r => ({ label: r.label, ...r.standings[pillar] })), p => p.rank);
-    const bars = across.bars.map((bar, i) => ({ i, from: bar[0], to: bar[bar.length - 1] }));
-    const x = across.kind === "pairs" ? "rank" : "place";
-    parts.push(el("div", { class: "panel wide" }, el("h3", {}, across.kind === "pairs" ? `${pillar}: critical differences` : `${pillar}: places`),
+  for (const pillar of DATA.pillars) {
+    const points = d3.sort(board().rows.filter(r => r.standings[pillar]).map(r => ({ label: r.label, ...r.standings[pillar] })), p => -p.advantage);
+    if (points.length < 2) continue;
+    parts.push(el("div", { class: "panel wide" }, el("h3", {}, pillar),
       Plot.plot({
-        ...BASE, width: 500, height: 60 + 19 * points.length, marginLeft: 150, marginRight: 12 + 10 * bars.length, marginBottom: 36, ariaLabel: `Ranks, ${pillar}`,
-        x: { label: across.kind === "pairs" ? "mean rank over datasets →" : "place, 95 % bootstrap interval →", grid: true, domain: [1, rows.length], ticks: Math.min(8, rows.length), tickFormat: "d" },
+        ...BASE, width: 500, height: 60 + 19 * points.length, marginLeft: 150, marginRight: 12, marginBottom: 36, ariaLabel: `Advantages, ${pillar}`,
+        x: { label: `advantage over ${DATA.control}, 95 % interval →`, grid: true, nice: true },
         y: { domain: points.map(p => p.label), label: null, tickFormat: t => t.length > 22 ? t.slice(0, 21) + "…" : t, tickSize: 0 },
         color: { type: "identity" },
         marks: [
-          across.kind === "pairs" ? null : Plot.link(points, { x1: "low", x2: "high", y1: "label", y2: "label", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5, strokeLinecap: "round" }),
-          Plot.dot(points, { x, y: "label", r: 4.5, fill: p => p.group === 1 ? "var(--accent)" : "var(--paper)", stroke: "var(--accent)", strokeWidth: 1.8,
-            title: p => `${p.label}: mean rank ${p.rank.toFixed(2)}, place ${short(p.place)} [${short(p.low)}–${short(p.high)}], group ${p.letter}` }),
-          bars.map(b => Plot.link([b], { x1: rows.length, x2: rows.length, y1: "from", y2: "to", dx: 10 + 9 * b.i, strokeWidth: 4, strokeLinecap: "round" })),
+          Plot.ruleX([0]),
+          Plot.link(points.filter(p => p.low !== null), { x1: "low", x2: "high", y1: "label", y2: "label", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5, strokeLinecap: "round" }),
+          Plot.dot(points, { x: "advantage", y: "label", r: 4.5, fill: p => p.best ? "var(--accent)" : "var(--paper)", stroke: "var(--accent)", strokeWidth: 1.8,
+            title: p => `${p.label}: ${p.text} on ${p.on} of ${p.of} datasets` }),
         ],
       })));
   }
-  const tested = Object.values(board().across).some(a => a.kind === "pairs");
-  const same = new Set(said.map(([, sentence]) => sentence)).size === 1;
-  const lines = same ? [said[0][1]] : said.map(([pillar, sentence]) => `${pillar}: ${sentence}`);
-  document.getElementById("ranktext").replaceChildren(...lines.map(text => el("span", { class: "line" }, text)));
-  put("ranks", parts.length ? el("div", { class: "panels" }, parts) : null,
-    parts.length ? note("Filled: tied with the leader (group A)." + (tested ? " A bar joins methods whose differences across datasets are not significant." : "")) : null);
+  document.getElementById("ranktext").replaceChildren(el("span", { class: "line" }, board().across[DATA.pillars[0]]));
+  put("ranks", parts.length ? el("div", { class: "panels" }, parts) : note("Nobody has an advantage: there is no control."),
+    parts.length ? note("Filled: may be the best of the methods that have its datasets.") : null);
 }
 
 /* --- Attention audit, interaction profile --------------------------------------------------------------------------- */

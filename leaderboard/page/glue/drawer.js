@@ -54,14 +54,17 @@ function drawDrawer() {
   const drawer = document.getElementById("drawer");
   const row = board().rows.find(r => r.label === state.method);
   if (!row) { if (drawer.open) drawer.close(); return; }
-  const places = Object.entries(row.standings).map(([p, s]) =>
-    el("span", { class: "badge" }, `${p}: ${short(s.place)} [${short(s.low)}–${short(s.high)}], group ${s.letter}`));
+  const places = Object.entries(row.standings).map(([p, s]) => el("span", { class: "badge" },
+    `${p}: ${s.text} on ${s.on} of ${s.of}` + (s.best ? ", may be the best" : "")));
+  const others = Object.entries(row.folded).map(([label, scores]) => el("li", {}, label + ": " +
+    Object.entries(scores).map(([name, score]) => `${name} ${score}`).join(", ")));
   drawer.replaceChildren(
     el("div", { class: "drawer-head" },
       el("div", {}, el("h2", { id: "drawer-title" }, row.label), el("p", { class: "quiet" }, `${row.method} · ${row.family} · ${state.track} track`)),
       el("button", { type: "button", class: "close", "aria-label": "Close", autofocus: true, onclick: () => drawer.close() }, "✕")),
     el("div", { class: "drawer-body" },
-      el("p", {}, places.length ? places : `Unranked: ${row.missing.join("; ")}`),
+      el("p", {}, places.length ? places : `No control to compare with. ${row.holes.join("; ")}`),
+      others.length ? el("div", {}, el("h3", {}, "Stands for"), el("ul", {}, others)) : null,
       pairsTable(row.options, "Hyper-parameters") ?? el("p", { class: "quiet" }, "No hyper-parameters of its own."),
       Object.entries(row.entries).map(([name, entry]) => datasetPart(name, entry)),
       pairsTable(row.recipe, "Recipe"),

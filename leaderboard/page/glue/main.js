@@ -30,18 +30,21 @@ function drawControls() {
     `${count(here.rows.length, "method")} · ${count(here.datasets.length, "dataset")} · ${count(seeds, "seed")}${when}`;
 }
 
+function drawAnswer() {
+  document.getElementById("answer").replaceChildren(...board().answer.map(text => el("li", {}, text)));
+}
+
 function drawNotes() {
   const here = board();
   const shown = state.dataset ? [dataset(state.dataset)] : [];
   const lines = [];
-  const pillars = state.slice === "robust" ? ["robust"] : state.slice === "overview" ? ["clean", "robust"] : ["clean"];
-  for (const pillar of state.dataset ? [] : pillars) {
+  for (const pillar of pillarsShown()) {
     if (here.resolves[pillar] !== null) {
-      lines.push(`${pillar[0].toUpperCase() + pillar.slice(1)}: differences of the mean below ${here.resolves[pillar].toFixed(3)} cannot be resolved by this board's seeds and rows (chance-normalised; 95 % interval, 80 % power).`);
+      lines.push(`${pillar[0].toUpperCase() + pillar.slice(1)}: the smallest advantage found with 80 % power is ${here.resolves[pillar].toFixed(3)} (chance-normalised).`);
     }
   }
   for (const d of shown) {
-    if (d.resolves !== null) lines.push(`${d.name}: differences of ${d.metric} below ${d.resolves.toFixed(3)} cannot be resolved by its ${count(d.seeds, "seed")} and ${count(d.rows, "row")}.`);
+    if (d.resolves !== null) lines.push(`${d.name}: the smallest difference of ${d.metric} found with 80 % power is ${d.resolves.toFixed(3)}, by its ${count(d.seeds, "seed")} and ${count(d.rows, "row")}.`);
     const bounds = [d.trivial === null ? "" : `trivial predictor ${d.trivial.toFixed(3)}`, d.bayes === null ? "" : `Bayes optimum ${d.bayes.toFixed(3)}`];
     lines.push(`${d.name}, version ${d.version}: ${[d.modalities.join(", "), ...bounds.filter(Boolean)].join("; ")}.`);
   }
@@ -49,12 +52,12 @@ function drawNotes() {
     `${count(here.notes.length, "note")} on these results`)) : null;
   document.getElementById("under").replaceChildren(...lines.map(text => el("p", {}, text)), ...(more ? [more] : []));
   document.getElementById("notes").replaceChildren(
-    el("p", {}, "A cell is the mean over seeds with its 95 % t interval, drawn below on the scale of its column. Bold: its paired bootstrap interval against the best of the column includes 0. A rank is Borda over datasets with its bootstrap interval; methods with the same letter are tied with the leader of their group. A method that misses a dataset is not ranked. The plain and the augmented track are never compared."),
-    el("dl", {}, Object.values(DATA.measures).map(m => [el("dt", {}, m.title), el("dd", {}, m.help)])),
+    el("p", {}, `An advantage is the mean, over the datasets a method applies to, of its chance-normalised difference from ${DATA.control}; no other method can move it. A cell is the mean over seeds. Intervals are of 95 %, by a moderated t: over seeds, and over rows where the number is a mean over rows. Bold: may be the best (comparison with the best, 95 % for all at once). Robust compares the drop from clean; who is too near chance to have something to lose has no place there. The plain and the augmented track are never compared.`),
+    el("details", {}, el("summary", {}, "Every column"), el("dl", {}, Object.values(DATA.measures).map(m => [el("dt", {}, m.title), el("dd", {}, m.help)]))),
     here.notes.length ? el("div", {}, el("h3", {}, "Notes on these results"), el("ul", {}, here.notes.map(text => el("li", {}, text)))) : el("span"));
 }
 
-const DRAWN = [drawControls, drawTable, drawNotes, drawScatter, drawCurves, drawRanks, drawAudit, drawProfile, drawDrawer];
+const DRAWN = [drawControls, drawAnswer, drawTable, drawNotes, drawScatter, drawCurves, drawAdvantages, drawAudit, drawProfile, drawDrawer];
 
 function draw() {
   for (const part of DRAWN) part();

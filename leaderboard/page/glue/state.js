@@ -67,13 +67,20 @@ function colour(label) {
 
 function visibleRows() {
   return board().rows.filter(row =>
-    (!state.family || row.family === state.family) && (!state.dataset || row.entries[state.dataset].status !== "absent"));
+    (!state.family || row.family === state.family) && (!state.dataset || ["ok", "failed"].includes(row.entries[state.dataset].status)));
 }
 
 /* The number behind a column: of one dataset, or the mean over all of them. */
 function value(row, measure, name = state.dataset) {
   if (!name) return row.means[measure];
   return row.entries[name].m?.[measure];
+}
+
+/* The pillars a slice is ordered by, the one that decides first. */
+function pillarsShown() {
+  if (state.dataset) return [];
+  const wanted = DATA.pillars.includes(state.slice) ? [state.slice] : state.slice === "overview" ? DATA.pillars : ["clean"];
+  return wanted.filter(p => board().rows.some(r => r.standings[p]));
 }
 
 function better(measure, name = state.dataset) {

@@ -13,13 +13,18 @@ function columns() {
   const names = board().datasets.map(d => d.name);
   const alone = state.dataset || (names.length === 1 ? names[0] : "");
   const found = [{ key: "method", title: "Method", cell: methodCell, order: ["asc", "desc"] }];
-  for (const pillar of ["clean", "robust"]) {
-    const wanted = state.slice === "overview" || state.slice === pillar;
-    if (wanted && !state.dataset && board().rows.some(r => r.standings[pillar])) {
-      found.push({ key: "rank:" + pillar, over: pillar, title: "Rank", cell: row => rankCell(row, pillar), order: ["asc", "desc"],
-                   help: "Borda over datasets, 95 % bootstrap interval, tie group" });
-    }
-  }
+  const several = names.length > 1;
+  pillarsShown().forEach((pillar, i) => {
+    const standing = row => row.standings[pillar];
+    if (!i && board().ranked) found.push({ key: "place", title: "#", cell: row => plainCell(row, standing(row)?.place), order: ["asc", "desc"],
+      help: "place by the advantage in " + pillar });
+    found.push({ key: "advantage:" + pillar, over: pillar, title: "Advantage", cell: row => advantageCell(row, pillar), order: ["desc", "asc"],
+      help: `mean over a method's datasets of its chance-normalised difference from ${DATA.control}, with its 95 % interval` });
+    if (!i && board().rows.some(r => standing(r) && standing(r).on < standing(r).of)) found.push({ key: "on", title: "On",
+      cell: row => plainCell(row, standing(row)?.on, s => `${s.on} of ${s.of}`, pillar), order: ["desc", "asc"], help: "datasets compared on" });
+    if (!i && several) found.push({ key: "tally", title: "W/T/L", cell: row => tallyCell(row, pillar), order: ["desc", "asc"],
+      help: `datasets won, tied and lost against ${DATA.control}, 5 % each` });
+  });
   if (alone) {
     for (const m of measures) found.push(measureColumn(m, alone, ""));
     return found;
@@ -47,29 +52,38 @@ function methodCell(row) {
     el("span", { class: "who" }, pin, el("span", {}, open, el("span", { class: "family" }, row.family))));
 }
 
-function rankCell(row, pillar) {
-  const s = row.standings[pillar];
-  if (!s) {
-    const said = `${row.complete} of ${board().datasets.length}`;
-    return el("td", { class: "hole", "data-order": "", title: row.missing.join("\n") || "no corrupted conditions" }, said);
-  }
-  return el("td", { class: "rank", "data-order": s.rank },
-    el("b", {}, short(s.place)), el("span", { class: "err" }, `${short(s.low)}–${short(s.high)}`),
-    el("span", { class: "chip" + (s.group === 1 ? " first" : ""), title: `tie group ${s.letter}` }, s.letter));
+function plainCell(row, number, say = null, pillar = null) {
+  if (number === undefined) return el("td", { class: "hole", "data-order": "" }, "–");
+  return el("td", { "data-order": number }, say ? say(row.standings[pillar]) : String(number));
 }
 
-function short(number) {
-  return Number.isInteger(number) ? String(number) : number.toFixed(1);
+function tallyCell(row, pillar) {
+  const s = row.standings[pillar];
+  if (!s || row.label === DATA.control) return el("td", { class: "hole", "data-order": "" }, "–");
+  const said = Object.entries(s.by_dataset).map(([name, verdict]) => `${name}: ${verdict}`).join("\n");
+  return el("td", { "data-order": s.wins - s.losses, title: said }, `${s.wins}/${s.ties}/${s.losses}`);
+}
+
+function advantageCell(row, pillar) {
+  const s = row.standings[pillar];
+  if (!s) return el("td", { class: "hole", "data-order": "", title: row.holes.join("\n") || "not measured, or too near chance to have something to lose" }, "–");
+  const [value, half] = row.label === DATA.control ? ["control", undefined] : s.text.split(" ");
+  const title = s.best ? `may be the best of the ${s.league} methods that have its datasets` : "";
+  return el("td", { class: s.best ? "rank best" : "rank", "data-order": s.advantage, title },
+    el("span", { class: "val" }, value), half ? el("span", { class: "err" }, half) : null);
 }
 
 function measureCell(row, column) {
   const entry = column.name ? row.entries[column.name] : null;
-  if (entry && entry.status === "failed") return el("td", { class: "failed", "data-order": "", title: entry.reason }, "failed");
+  if (entry && entry.status !== "ok") {
+    const said = entry.status === "not applicable" ? "n/a" : entry.status;
+    return el("td", { class: entry.status === "failed" ? "failed" : "hole", "data-order": "", title: entry.reason }, said);
+  }
   const found = value(row, column.measure, column.name);
   if (!found) return el("td", { class: "hole", "data-order": "", title: entry?.reason || "not measured on every dataset" }, "–");
   const best = Boolean(entry && entry.best.includes(column.measure));
-  const cell = el("td", { class: best ? "best" : "", "data-order": found.v }, el("span", { class: "val" }, found.t));
-  if (best) cell.title = "tied with the best of the column";
+  const cell = el("td", { class: [best ? "best" : "", column.measure === "gain" && found.v < 0 ? "failed" : ""].join(" "), "data-order": found.v }, el("span", { class: "val" }, found.t));
+  if (best) cell.title = "may be the best of the column";
   if (found.e !== undefined) {
     cell.append(el("span", { class: "err" }, "±" + found.e));
     const [low, high] = column.domain;
@@ -117,5 +131,7 @@ function startOrder(list) {
   const comma = state.sort.lastIndexOf(",");
   const at = list.findIndex(c => c.key === state.sort.slice(0, comma));
   if (comma > 0 && at >= 0) return [[at, state.sort.slice(comma + 1) === "asc" ? "asc" : "desc"]];
+  const first = list.findIndex(c => c.key.startsWith("advantage:"));
+  if (first > 0) return [[first, "desc"]];
   return list.length > 1 ? [[1, list[1].order[0]]] : [[0, "asc"]];
 }

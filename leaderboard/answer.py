@@ -1,0 +1,124 @@
+"""What a board has to say, in five sentences computed from its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from leaderboard import measures
+from leaderboard.board import BEST_UNIMODAL, CONTROL, RANKED_SEEDS, Board, Dataset, Row
+from leaderboard.ranking import Standing
+from leaderboard.robustness import modality_areas
+
+_NAMED = 4  # of a list; the table has them all
+
+
+def answer(board: Board) -> tuple[str, ...]:
+    """Who is ahead, who is tied at the top, what fusing gains, what breaks first, what it costs."""
+    fused = [r for r in board.rows if r.label not in (CONTROL, BEST_UNIMODAL)]
+    found = (_ahead(board), _top(board), _gain(board, fused), _breaks(board, fused), _cost(board))
+    few = f"A smoke test: with fewer than {RANKED_SEEDS} seeds there are scores and intervals, but no ranks."
+    return (*(() if board.ranked else (few,)), *(sentence for sentence in found if sentence))
+
+
+def _ahead(board: Board) -> str | None:
+    placed = [s for s in board.order("clean") if s.method not in (CONTROL, BEST_UNIMODAL)]
+    if not placed:
+        return None
+    ahead, behind = ([s for s in placed if s.verdict == v] for v in ("win", "loss"))
+    counted = f"{len(ahead)} of {len(placed)} methods are ahead of {CONTROL} on clean data and {len(behind)} behind"
+    first = placed[0]
+    most = f"the largest advantage is {_said(first)} ({first.method}, on {first.on} of {first.of} datasets)"
+    return f"{counted} (adjusted for their number); {most}."
+
+
+def _said(standing: Standing) -> str:
+    half = "" if standing.high is None else f" ±{standing.high - standing.advantage:.3f}"
+    return f"{standing.advantage:+.3f}{half}"
+
+
+def _top(board: Board) -> str | None:
+    whole = [s for s in board.order("clean") if s.on == s.of]
+    best = [s.method for s in whole if s.best]
+    if not best or len(whole) < 2:
+        return None
+    if len(best) == 1:
+        return f"{best[0]} is the best of the {len(whole)} methods that have every dataset."
+    return f"{len(best)} of the {len(whole)} methods that have every dataset may be the best: {_list(best)}."
+
+
+def _gain(board: Board, fused: Sequence[Row]) -> str | None:
+    parts = []
+    for d in board.datasets:
+        gains = [e.measures["gain"].mean for r in fused if "gain" in (e := r.entries[d.name]).measures]
+        if gains:
+            losing = sum(g < 0 for g in gains)
+            marked = f" ({losing} of {len(gains)} methods lose to it)" if losing else ""
+            parts.append((float(np.median(gains)), f"{np.median(gains):+.3f} on {d.name}{marked}"))
+    if not parts:
+        return None
+    parts.sort()
+    text = [part for _, part in parts]
+    if len(text) > _NAMED:
+        text = [*text[: _NAMED - 1], f"... , {text[-1]}"]
+    return f"Over the best single modality the median method gains {', '.join(text)}."
+
+
+def _breaks(board: Board, fused: Sequence[Row]) -> str | None:
+    falls = {
+        (d.name, k): fall for d in board.datasets for k in d.modalities if (fall := _fall(fused, d, k)) is not None
+    }
+    if not falls:
+        return None
+    (name, modality), fall = max(falls.items(), key=lambda item: (item[1], item[0]))
+    sentence = f"What breaks first: with {modality} of {name} corrupted, methods fall by {fall:.3f} on average"
+    broken = {
+        r.label: float(np.mean(gains))
+        for r in fused
+        if (gains := [e.measures["corrupted_gain"].mean for e in r.entries.values() if "corrupted_gain" in e.measures])
+    }
+    worse = sorted((m for m, gain in broken.items() if gain < 0), key=lambda m: broken[m])
+    if not broken:
+        return f"{sentence}."
+    if not worse:
+        return f"{sentence}; for none of {len(broken)} methods is fusing worse than ignoring the broken modality."
+    return (
+        f"{sentence}; for {len(worse)} of {len(broken)} methods fusing is worse than ignoring the broken modality: "
+        f"{_list(worse)}."
+    )
+
+
+def _fall(fused: Sequence[Row], dataset: Dataset, modality: str) -> float | None:
+    """Mean over methods and seeds of the clean score less the area with this modality corrupted, normalised."""
+    only = [c for c in dataset.curves if c[0] == modality]
+    entries = [r.entries[dataset.name] for r in fused if "drop" in r.entries[dataset.name].measures]
+    falls = [measures.normalise(r.clean, r) - modality_areas(r, only)[modality] for e in entries for r in e.records]
+    return float(np.mean(falls)) if only and falls else None
+
+
+def _cost(board: Board) -> str | None:
+    rows = {r.label: r for r in board.rows}
+    if CONTROL not in rows or not board.order("clean"):
+        return None
+    first = board.order("clean")[0].method
+    if first == CONTROL:
+        return f"Nothing dearer than {CONTROL} is ahead of it."
+    shares = [_ratio(rows[first], rows[CONTROL], cost) for cost in ("parameters", "train_seconds")]
+    if None in shares:
+        return None
+    return f"{first} has {shares[0]} times the parameters of {CONTROL} and trains {shares[1]} times as long."
+
+
+def _ratio(row: Row, control: Row, cost: str) -> str | None:
+    """Mean over the datasets both have."""
+    both = [
+        own.measures[cost].mean / base.measures[cost].mean
+        for n, own in row.entries.items()
+        if cost in own.measures and cost in (base := control.entries[n]).measures and base.measures[cost].mean > 0
+    ]
+    return f"{np.mean(both):.2g}" if both else None
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

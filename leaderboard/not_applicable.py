@@ -1,0 +1,49 @@
+"""Why a method has no record on a dataset: what the plan left out, kept beside the records it is missing from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock
+
+FILE = "not_applicable.jsonl"
+
+Reasons = Mapping[tuple[str, str], str]
+"""(label, dataset) -> reason."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    label: str
+    dataset: str
+    reason: str
+
+
+def read(folder: Path) -> dict[tuple[str, str], str]:
+    """What runs into this folder left out; empty if none said so.
+
+    Raises:
+        msgspec.ValidationError: If the file is not what `remember` wrote.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    lines = [msgspec.json.decode(line, type=_Line) for line in path.read_bytes().splitlines() if line]
+    return {(line.label, line.dataset): line.reason for line in lines}
+
+
+def remember(folder: Path, reasons: Reasons) -> None:
+    """Add to what is known, whole or not at all; several runs may write into one folder."""
+    with FileLock(folder / f".{FILE}.lock"):
+        known = read(folder)
+        every = {**known, **reasons}
+        if every == known:
+            return
+        lines = [msgspec.json.encode(_Line(*pair, reason)) for pair, reason in sorted(every.items())]
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\n".join(lines) + b"\n")
+        os.replace(name, folder / FILE)

@@ -1,0 +1,181 @@
+"""The methods of a dataset side by side: every measure that is a weighted sum over conditions, by seed and row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leaderboard import moderated, pillars, rows, stats
+from leaderboard.effect import Effect
+from leaderboard.measures import MEASURES, area_weights, common_curves, measure
+from leaderboard.moderated import Panel, Summary, summarise
+from leaderboard.pillars import Weights
+from leaderboard.record import Record
+from leaderboard.robustness import Baselines, Curve, curves, normalise
+from leaderboard.stats import Estimate
+from leaderboard.store import Store
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A measure as `shift + scale * sum_c weights[c] * score_c`."""
+
+    weights: Weights
+    scale: float = 1.0
+    shift: float = 0.0
+
+    def of(self, record: Record) -> float | None:
+        """Its value, None if the record lacks a condition."""
+        scores = {c.id: c.score for c in record.conditions}
+        if not scores.keys() >= self.weights.keys():
+            return None
+        return self.shift + self.scale * sum(w * scores[name] for name, w in self.weights.items())
+
+
+@dataclass(frozen=True)
+class Side:
+    """One dataset.
+
+    Attributes:
+        measures: By name; which conditions they are over is the control's to say, so that no other method can move
+            what a method is measured by.
+        panels: Measure -> methods.
+        curves: The severity curves they are over.
+        normal: Whether differences are in chance-normalised units; else nothing is ranked.
+        by_row: Whether rows are known; over seeds only, if not.
+    """
+
+    measures: Mapping[str, Linear]
+    panels: Mapping[str, Panel]
+    curves: frozenset[Curve]
+    normal: bool
+    by_row: bool
+
+    def estimate(self, measure: str, method: str, values: Sequence[float]) -> Estimate:
+        """The mean over seeds with the calibrated interval."""
+        return estimate(self.panels[measure].cell(method).scaled(self.measures[measure].scale), values)
+
+
+def estimate(effect: Effect, values: Sequence[float]) -> Estimate:
+    """The mean of the seeds' values with the width of an effect's interval; none where that is not known."""
+    mean, half = float(np.mean(values)), effect.half()
+    if not math.isfinite(half):
+        return Estimate(mean, None, None, tuple(values))
+    return Estimate(mean, mean - half, mean + half, tuple(values))
+
+
+def estimates(
+    methods: Mapping[str, Sequence[Record]], side: Side, baselines: Baselines
+) -> dict[str, dict[str, Estimate]]:
+    """Every measure of every method on a dataset; one that some seed lacks is a hole, not a mean over the others."""
+    found: dict[str, dict[str, Estimate]] = {label: {} for label in methods}
+    for name, linear in side.measures.items():
+        for label in methods.keys() & side.panels[name].methods.keys():
+            values = [v for r in methods[label] if (v := linear.of(r)) is not None]
+            found[label][name] = side.estimate(name, label, values)
+    taken = {label: [measure(r, baselines, side.curves) for r in own] for label, own in methods.items()}
+    for name in MEASURES:
+        values = {m: [t[name] for t in several] for m, several in taken.items() if all(name in t for t in several)}
+        for label, own in _intervals(name, values, side, baselines.chosen()).items():
+            found[label][name] = own
+    return found
+
+
+def _intervals(
+    name: str, values: Mapping[str, Sequence[float]], side: Side, unimodal: str | None
+) -> dict[str, Estimate]:
+    """Of numbers that are not means over rows: over seeds only, but for the gain, which is a difference of two."""
+    if not values:
+        return {}
+    if MEASURES[name].style in ("count", "seconds", "quantity"):  # what is usual of one is not of another
+        return {label: stats.estimate(own) for label, own in values.items()}
+    clean = side.panels["clean"]
+    if name == "gain" and unimodal in clean.methods:
+        assert unimodal is not None
+        scale = 1 / abs(clean.unit)
+        return {m: estimate(clean.difference(m, unimodal).scaled(scale), own) for m, own in values.items()}
+    own = moderated.panel({label: summarise(np.array(several)[:, None]) for label, several in values.items()})
+    return {label: estimate(own.cell(label), several) for label, several in values.items()}
+
+
+def side(methods: Mapping[str, Sequence[Record]], reference: Sequence[Record], stores: Mapping[str, Store]) -> Side:
+    """Read what rows add to every measure and put the methods beside each other.
+
+    Args:
+        methods: Their records on one dataset, one per seed.
+        reference: Records whose conditions decide what is measured.
+        stores: Cell id -> where its predictions are.
+    """
+    first = reference[0]
+    normal = math.isfinite(normalise(first.clean, first.trivial, first.cell.higher_is_better))
+    unit = moderated.unit(first.trivial or 0.0, first.cell.higher_is_better) if normal else 1.0
+    common = common_curves(reference).get(first.cell.dataset, frozenset())
+    measured = linear(reference, common, unit if normal else None)
+    able = {
+        name: [m for m in measured if all(measured[m].of(r) is not None for r in own)] for name, own in methods.items()
+    }
+    summaries = _by_row(methods, able, measured, stores)
+    by_row = summaries is not None
+    if summaries is None:
+        summaries = {
+            name: {m: _by_score(own, measured[m]) for m in able[name]} for name, own in methods.items() if able[name]
+        }
+    panels = {}
+    for m in measured:
+        own = {name: found[m] for name, found in summaries.items() if m in found}
+        if own:
+            panels[m] = moderated.panel(own, unit)
+    return Side(measured, panels, common, normal, by_row)
+
+
+def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | None) -> dict[str, Linear]:
+    """The measures that these records allow; without a unit only the clean score, which needs none."""
+    found = {"clean": Linear(pillars.clean())}
+    if unit is None:
+        return found
+    swept = [r for r in reference if curves(r)]
+    joint = bool(swept) and all(curves(r, "joint") for r in swept)
+    zero = -(reference[0].trivial or 0.0) * unit
+    if common:
+        found["area"] = Linear(area_weights(common), unit, zero)
+        found["drop"] = Linear(pillars.robust(common) if joint else pillars.single(common), -unit)
+        found["drop_single"] = Linear(pillars.single(common), -unit)
+    if joint:
+        weights = pillars.joint()
+        found["drop_joint"] = Linear(weights, -unit)
+        found["joint"] = Linear({**weights, "clean": weights["clean"] + 1}, unit, zero)
+    subsets = [{c.id for c in r.conditions if c.kind == "missing"} for r in reference]
+    if absent := set.intersection(*[s for s in subsets if s] or [set()]):
+        found["missing"] = Linear(pillars.missing(absent), unit, zero)
+    return found
+
+
+def _by_row(
+    methods: Mapping[str, Sequence[Record]],
+    able: Mapping[str, Sequence[str]],
+    measured: Mapping[str, Linear],
+    stores: Mapping[str, Store],
+) -> dict[str, dict[str, Summary]] | None:
+    """None unless every cell has predictions of the same rows: what is known of some only cannot be compared."""
+    found: dict[str, dict[str, Summary]] = {}
+    sizes: set[int] = set()
+    first = next(own[0] for own in methods.values())
+    groups = rows.groups(stores[first.cell.id], first)
+    for name, own in methods.items():
+        if not able[name]:
+            continue
+        stacks = [rows.several(stores[r.cell.id], r, [measured[m].weights for m in able[name]]) for r in own]
+        whole = [s for s in stacks if s is not None]
+        sizes |= {s.shape[1] for s in whole}
+        if len(whole) < len(stacks) or len(sizes) > 1:
+            return None
+        found[name] = {m: summarise(np.stack([s[i] for s in whole]), groups) for i, m in enumerate(able[name])}
+    return found
+
+
+def _by_score(records: Sequence[Record], measure: Linear) -> Summary:
+    plain = Linear(measure.weights)
+    return summarise(np.array([[plain.of(r)] for r in records], dtype=np.float64))

@@ -1,0 +1,137 @@
+"""The order of a pillar: the advantage over the control, who may be the best, and what could have been told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from leaderboard import stats
+from leaderboard.advantage import Advantage, advantages
+from leaderboard.effect import Effect, Verdict, judge
+from leaderboard.hsu import with_the_best
+from leaderboard.moderated import Panel
+from leaderboard.stats import Across
+
+PILLARS = {"clean": "clean", "robust": "drop", "missing": "missing"}
+"""Pillar -> the measure it ranks by."""
+
+_NOBODY = Across("none", "There is no control to compare with.")
+_DRAWS = 2000  # for the best of single datasets, of which a board asks for dozens
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a method stands in a pillar.
+
+    Attributes:
+        place: Of its advantage among all that have one.
+        advantage: Mean over its datasets of the chance-normalised difference from the control.
+        low: Lower end of the 95 % interval; None, as `high`, when one seed and no other method say nothing of it.
+        verdict: Against the control, adjusted for the number of methods (Holm, 5 %).
+        on: Datasets it is compared on, `of` those the control has.
+        wins: Datasets where it is better than the control; `ties`, `losses` likewise.
+        best: Whether it may be the best of its league: the methods that have every dataset it has.
+        league: How many these are.
+        mean_rank: Borda's, over datasets; None unless it has them all.
+    """
+
+    method: str
+    place: int
+    advantage: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    on: int
+    of: int
+    wins: int
+    ties: int
+    losses: int
+    best: bool
+    league: int
+    by_dataset: Mapping[str, Verdict]
+    mean_rank: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A pillar.
+
+    Attributes:
+        standings: By method, best first.
+        best: Dataset -> methods that may be the best there.
+        resolves: The smallest advantage found with 80 % power, median over methods; None when nobody is compared.
+        by_dataset: The same on each dataset, chance-normalised.
+        across: Whether it would hold on other datasets.
+    """
+
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    best: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resolves: float | None = None
+    by_dataset: Mapping[str, float | None] = field(default_factory=dict)
+    across: Across = _NOBODY
+
+
+def rank(panels: Mapping[str, Panel], names: Sequence[str], control: str) -> Ranking:
+    """Order methods by their advantage over the control.
+
+    Args:
+        panels: By dataset, in chance-normalised units.
+        names: The methods to place; others in the panels only teach what variance is usual.
+        control: The method all are compared with.
+    """
+    best = {d: _best([p], [m for m in names if m in p.methods], _DRAWS) for d, p in panels.items()}
+    with_control = {d: p for d, p in sorted(panels.items()) if control in p.methods}
+    if not with_control:
+        return Ranking(best=best)
+    every = advantages(with_control, control)
+    placed = [a for a in every if a.method in names]
+    others = [a for a in every if a.method != control]
+    leagues = {
+        league: [m for m in names if all(m in with_control[d].methods for d in league)]
+        for league in {tuple(a.by_dataset) for a in placed}
+    }
+    tops = {league: _best([with_control[d] for d in league], members) for league, members in leagues.items()}
+    complete = leagues.get(tuple(with_control), [])
+    points = np.array([[p.methods[m].mean * p.unit for m in complete] for p in with_control.values()])
+    ranks = dict(zip(complete, stats.borda(points), strict=True)) if complete else {}
+    versus = [a for a in placed if a.method != control]
+    judged = zip(versus, judge([a.effect for a in versus]), strict=True)
+    verdicts: dict[str, Verdict] = {a.method: line.verdict for a, line in judged}
+    standings = {}
+    for a in placed:
+        league = tuple(a.by_dataset)
+        place = 1 + sum(other.effect.value > a.effect.value for other in placed)
+        best_of = a.method in tops[league], len(leagues[league])
+        standings[a.method] = _standing(a, place, verdicts.get(a.method, "tie"), best_of, ranks.get(a.method))
+    return Ranking(
+        standings,
+        best,
+        _detectable([a.effect for a in others]),
+        {d: _detectable([a.by_dataset[d] for a in others if d in a.by_dataset]) for d in with_control},
+        stats.across(complete, points, control) if complete else Across("none", "No method has every dataset."),
+    )
+
+
+def _best(panels: Sequence[Panel], names: Sequence[str], draws: int | None = None) -> tuple[str, ...]:
+    if len(names) < 2:
+        return ()  # the best of one is no finding
+    found = with_the_best(panels, names) if draws is None else with_the_best(panels, names, draws=draws)
+    return tuple(c.method for c in found if c.best)
+
+
+def _standing(own: Advantage, place: int, verdict: Verdict, best_of: tuple[bool, int], rank: float | None) -> Standing:
+    value, half = own.effect.value, own.effect.half()
+    low, high = (value - half, value + half) if math.isfinite(half) else (None, None)
+    counts = (own.on, own.of, own.wins, own.ties, own.losses)
+    verdicts: dict[str, Verdict] = {d: e.verdict() for d, e in own.by_dataset.items()}
+    mean_rank = None if rank is None else float(rank)
+    return Standing(own.method, place, value, low, high, verdict, *counts, *best_of, verdicts, mean_rank)
+
+
+def _detectable(effects: Sequence[Effect]) -> float | None:
+    sizes = [e.detectable() if math.isfinite(e.variance) else math.inf for e in effects]
+    middle = float(np.median(sizes)) if sizes else math.inf
+    return middle if math.isfinite(middle) else None
