@@ -43,6 +43,7 @@ def add_data(parser: ArgumentParser) -> None:
 
 def add_board(parser: ArgumentParser) -> None:
     """How records are compared."""
+    parser.add_argument("--setting", choices=("default", "tuned"), help="methods at their defaults, or as tuned")
     parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
 from leaderboard.record import Record
@@ -38,7 +38,10 @@ class Evidence:
 
 
 def gather(
-    folders: Sequence[str | Path], datasets: Sequence[str] | None = None, skip_invalid: bool = False
+    folders: Sequence[str | Path],
+    datasets: Sequence[str] | None = None,
+    skip_invalid: bool = False,
+    setting: Setting | None = None,
 ) -> Evidence:
     """Read and merge results folders.
 
@@ -46,11 +49,14 @@ def gather(
         folders: Results folders; a cell found in several counts once.
         datasets: Only these; `name@version` asks for a version other than the one with the most records.
         skip_invalid: Leave unreadable files out with a note instead of refusing.
+        setting: Methods at their defaults, or tuned; None: the defaults, unless all are tuned.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
     found, notes = _read(folders, skip_invalid)
+    found, more = _one_setting(found, setting)
+    notes += more
     found, more = _one_version(found, datasets)
     notes += more
     chosen, more = _one_configuration(found)
@@ -64,6 +70,7 @@ def gather(
 
 
 Found = list[tuple[Record, Store]]
+Setting = Literal["default", "tuned"]
 
 
 def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, list[str]]:
@@ -91,6 +98,18 @@ def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, lis
             + "\nRun `polymodal run` again to replace them, delete them, or give --skip-invalid to go on without them."
         )
     return list(by_cell.values()), notes + [f"left out: {line}" for line in invalid]
+
+
+def _one_setting(found: Found, asked: Setting | None) -> tuple[Found, list[str]]:
+    """Tuned methods among themselves, those at their defaults among themselves: never in one ranking."""
+    by_setting: dict[Setting, Found] = {"default": [], "tuned": []}
+    for record, store in found:
+        by_setting["default" if record.cell.tuning is None else "tuned"].append((record, store))
+    shown = asked or ("default" if by_setting["default"] else "tuned")
+    other: Setting = "tuned" if shown == "default" else "default"
+    aside = len(by_setting[other])
+    note = f"{aside} records of the setting `{other}` are set aside (--setting {other} shows them)"
+    return by_setting[shown], [note] if aside else []
 
 
 def _one_version(found: Found, datasets: Sequence[str] | None) -> tuple[Found, list[str]]:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.merge import gather
 
     folders = args.results or [Path(RESULTS)]
-    evidence = gather(folders, args.dataset, args.skip_invalid)
+    evidence = gather(folders, args.dataset, args.skip_invalid, args.setting)
     found = compare(evidence, args.a, args.b, args.all, args.rows)
     if args.json:
         print(json.dumps(_plain(found), indent=1))

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all
     from leaderboard.merge import BoardError, gather
 
-    evidence = gather(args.results, args.datasets, args.skip_invalid)
+    evidence = gather(args.results, args.datasets, args.skip_invalid, args.setting)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")

@@ -21,7 +21,7 @@ from leaderboard.board import Board, build, build_all
 from leaderboard.measures import MEASURES, SLICES, area_weights
 from leaderboard.merge import BoardError, gather
 from leaderboard.not_applicable import remember
-from leaderboard.record import Failure, Record
+from leaderboard.record import Failure, Record, Tuning
 from leaderboard.store import Store
 from tests.leaderboard.conftest import STANDARD, Planted, make_record
 from tests.records import changed
@@ -219,6 +219,16 @@ def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
     assert [r.label for r in other.rows] == ["tensor"]
     with pytest.raises(BoardError, match="version 3 of digits"):
         gather([store.folder], ["digits@3"])
+
+
+def test_tuned_and_default_are_never_in_one_ranking(build: Build) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    for record in [r for r in store.scan().records if r.cell.label == "tensor"]:
+        store.write(changed(record, tuning=Tuning("abc", 3, (0.5, 0.6, None, 0.9))), store.predictions(record.cell.id))
+    board = _board(store)
+    assert {r.cell.tuning for row in board.rows for e in row.entries.values() for r in e.records} == {None}
+    assert any("2 records of the setting `tuned` are set aside" in n for n in board.notes)
+    assert {r.label for r in _board(store, setting="tuned").rows} == {"tensor"}
 
 
 def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
