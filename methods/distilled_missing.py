@@ -79,4 +79,5 @@ class DistilledMissing(Wrapper):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        return Method.applies_to(task, {}) or super().applies_to(task, options)
+        reason = Method.applies_to(task, {}) or super().applies_to(task, options)
+        return reason or cls.needs_plain_training(task, options)

@@ -57,7 +57,7 @@ class GradientBlending(Wrapper):
             raise ValueError(f"`base` must be trained in one stage, and {base.name!r} has {len(self.base.stages())}")
         heads = len(task.modalities) + 1
         self.probe, self.held_out, self.estimate = probe, held_out, estimate
-        self.decisions = Decisions(task, recipe.width)
+        self.decisions = Decisions(task, self.base.encoding_width)
         self.blend: Tensor
         self.register_buffer("blend", torch.full((heads,), 1 / heads))  # the modalities', then the base's
         self._start: dict[str, Tensor] = {}
@@ -160,4 +160,5 @@ class GradientBlending(Wrapper):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        return needs_own_encoders(cls, options) or super().applies_to(task, options)
+        reason = needs_own_encoders(cls, options) or super().applies_to(task, options)
+        return reason or cls.needs_plain_training(task, options)

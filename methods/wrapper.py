@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
@@ -92,6 +93,17 @@ class Wrapper(Method):
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         base = cls.chosen_base(options)
         return methods.get(base.name).applies_to(task, base.options)
+
+    @classmethod
+    def needs_plain_training(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        """The reason why not, for a wrapper that trains its base itself, on the task's loss: found without memory."""
+        base = cls.chosen_base(options)
+        with torch.device("meta"):
+            built = base.build(task, Recipe())
+        first, *more = built.stages()
+        if more or first.solve is not None or first.loss == "terms" or first.terms is not None:
+            return f"needs a base that is trained in one stage on the task's loss, and {base.name!r} is not"
+        return None
 
     @classmethod
     def chosen_base(cls, options: Mapping[str, Any]) -> Base:

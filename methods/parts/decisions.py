@@ -67,6 +67,6 @@ def needs_classes(task: Task) -> str | None:
 def needs_own_encoders(wrapper: type, options: Mapping[str, Any]) -> str | None:
     """The reason why a wrapper that treats encoders one by one does not apply to its base."""
     base = options.get("base", inspect.signature(wrapper).parameters["base"].default)
-    if methods.get(base.name).separable:
+    if methods.get(base.name).separable and base.name != "unimodal":
         return None
     return f"needs a base that encodes each modality by itself, and {base.name!r} does not"

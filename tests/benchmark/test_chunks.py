@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from lightning import Callback, Trainer
@@ -14,13 +15,14 @@ from benchmark.loggers import Log
 from benchmark.seeds import seed_all
 from benchmark.trainer import Chunks, TrainerOptions, fit
 from datamodules.spec import Batch
+from leaderboard.record import Fitted
 from methods import Method, Output, Recipe, methods
 from methods.concat import Concat
 
 RECIPE = Recipe(width=8, epochs=3, batch_size=16, lr=1e-2, patience=3)
 STEPS = 160 // 16  # of an epoch
 NAMES = sorted(methods.names())
-ONE_BY_ONE = {"contrastive"}  # clamps its scale after every step
+ONE_BY_ONE = {"gradient_modulation"}  # adds noise to the gradients of every step
 
 
 class Calls(Callback):
@@ -47,13 +49,13 @@ def probe_of(name: str) -> Probe:
     )
 
 
-def trained(name: str, **arguments: Any) -> tuple[dict[str, Tensor], list[dict[str, Any]], Calls]:
+def trained(name: str, **arguments: Any) -> tuple[dict[str, Tensor], list[Fitted], Calls]:
     datamodule, calls = probe_of(name), Calls()
     seed_all("chunks")
     method = methods.get(name)(datamodule.task, RECIPE)
     reports = fit(method, datamodule, seed=3, callbacks=(calls,), **arguments)
     assert method.automatic_optimization, "our way of training must end with the stage"
-    return method.state_dict(), [{**report, "seconds": 0} for report in reports], calls
+    return method.state_dict(), [msgspec.structs.replace(report, seconds=0.0) for report in reports], calls
 
 
 @pytest.mark.filterwarnings("ignore:.*correlations of 16 rows")
@@ -83,7 +85,7 @@ def test_the_size_of_a_chunk_does_not_matter(size: int, monkeypatch: pytest.Monk
     again, repeated, calls = trained("concat")
     assert calls.epochs == [-(-STEPS // size)] * RECIPE.epochs
     assert all(torch.equal(state[key], again[key]) for key in state) and reports == repeated
-    assert reports[0]["steps"] == RECIPE.epochs * STEPS
+    assert reports[0].steps == RECIPE.epochs * STEPS
 
 
 def test_chunks_hold_the_batches_in_their_order() -> None:

@@ -155,7 +155,7 @@ def test_rows_that_lack_modalities_never_lose_the_last(name: str) -> None:
     method = methods.get(name)(datamodule.task, RECIPE).train(False)
     seen: list[torch.Tensor] = []
     complete = method.complete
-    method.complete = lambda tokens, present: (seen.append(present), complete(tokens, present))[1]  # type: ignore[method-assign]
+    method.complete = lambda tokens, present, *full: (seen.append(present), complete(tokens, present, *full))[1]  # type: ignore[method-assign]
     conditions = resolve(("missing", "missing_rate"), datamodule.task)
     swept = sweep(method, datamodule, conditions)
     assert len(seen) == len(conditions) and all(present.any(dim=1).all() for present in seen)

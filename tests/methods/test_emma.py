@@ -31,7 +31,7 @@ def features(rows: int = 6, seed: int = 0, count: int = COUNT) -> tuple[Tensor, 
 
 
 def encoded(z: Tensor, present: Tensor) -> list[Encoded]:
-    return [Encoded(z, present, torch.zeros(len(z)))]
+    return [Encoded(z, present, torch.zeros(len(z)), torch.arange(len(z)))]
 
 
 def attention(**options: object) -> EnergyAttention:
