@@ -55,8 +55,8 @@ class Mosi(DataModule):
     licence = "free for research; see the dataset's page"
     citation = (
         "A. Zadeh, R. Zellers, E. Pincus and L.-P. Morency, MOSI: Multimodal Corpus of Sentiment Intensity and "
-        "Subjectivity Analysis in Online Opinion Videos, IEEE Intelligent Systems 31 (2016); features: S. Poria et al., "
-        "Context-Dependent Sentiment Analysis in User-Generated Videos, ACL (2017)."
+        "Subjectivity Analysis in Online Opinion Videos, IEEE Intelligent Systems 31 (2016); features: S. Poria et "
+        "al., Context-Dependent Sentiment Analysis in User-Generated Videos, ACL (2017)."
     )
     source = "folder: MOSI/*.csv"
 
@@ -118,9 +118,7 @@ class Mosi(DataModule):
         train, test = (np.flatnonzero(table.published == part) for part in ("train", "test"))
         source = np.unique(table.video, return_inverse=True)[1]
         if shared := sorted({table.video[i] for i in train} & {table.video[i] for i in test}):
-            raise ValueError(
-                f"mosi: a video must be in one split, but {shared[0]} is in train and test: check index_*.csv"
-            )
+            raise ValueError(f"mosi: a video must be in one split, {shared[0]} is in train and test: check index_*.csv")
         val, kept = split_by_class(table.label[train], (HELD_OUT, 1 - HELD_OUT), "mosi", source[train])
         return {"train": train[kept], "val": train[val], "test": test}
 
@@ -148,9 +146,7 @@ def read_folder(folder: Path, kinds: tuple[Literal["audio", "video"], ...]) -> _
             if len(values) != len(index):
                 raise ValueError(f"{path} has {len(values)} rows, index_{part}.csv {len(index)}: copy both again")
             if wrong := np.flatnonzero(values[:, -1] != own).tolist():
-                raise ValueError(
-                    f"{path}, line {wrong[0] + 1}: its label is not the transcript's: copy the files again"
-                )
+                raise ValueError(f"{path}, line {wrong[0] + 1}: its label is not the transcript's: copy both again")
             features[kind].append(values[:, :-1])
         texts += [transcripts[i][1] for i in index]
         video += [transcripts[i][0].rpartition("_")[0] for i in index]

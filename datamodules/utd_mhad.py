@@ -60,11 +60,11 @@ class UtdMhad(DataModule):
     """
 
     version = "1"
-    sha256 = "57a123ee2a1d149037bdd6d5328f143b6bff16386a0e13ac4e35ba678666c0d3"
+    sha256 = "1784fdb5dd05bf5b45659afa110b8550bef6617f6b2779bc76e835cdbd9dde3c"
     licence = "free for research; see the dataset's page"
     citation = (
-        "C. Chen, R. Jafari and N. Kehtarnavaz, UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing a "
-        "Depth Camera and a Wearable Inertial Sensor, ICIP (2015)."
+        "C. Chen, R. Jafari and N. Kehtarnavaz, UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing "
+        "a Depth Camera and a Wearable Inertial Sensor, ICIP (2015)."
     )
     source = "folder: UTD-MHAD/Inertial and UTD-MHAD/Skeleton"
 

@@ -12,6 +12,7 @@ from methods.registry import methods
 FROM_FOLDERS = {"av_digits_speakers", "mosi", "pulsars", "utd_mhad"}
 # Read a folder of the published layout, or a file of the user's: tested on a miniature.
 NEED_ARGUMENTS = {"cub", "cars", "sop", "inshop"}
+NEED_ARGUMENTS |= {"mmsa"}
 NEED_ARGUMENTS |= {"csv_views", "npz_views", "hub_image_text", "retrieval_pairs", "vqa2"}
 
 

@@ -1,6 +1,7 @@
 """Tiny sets of recordings in the published layouts: sensors, skeletons, voices, faces."""
 
 import csv
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +52,34 @@ def write_csv(path: Path, rows: list[tuple]) -> None:
     """Every cell in quotes, as the published files are."""
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+
+
+def make_mmsa(path: Path, rows: dict[str, int] | None = None, aligned: bool = True) -> Path:
+    """A pickle of MMSA: three parts, each a dictionary of arrays, lists and strings; five utterances a video."""
+    draw = np.random.default_rng(0)
+    content, first = {}, 0
+    for part, size in (rows or {"train": 40, "valid": 15, "test": 20}).items():
+        label = np.round(draw.uniform(-3, 3, size), 1).astype(np.float32)
+        label[::7] = 0
+        steps = {"text": 12, "audio": 12 if aligned else 30, "vision": 12 if aligned else 20}
+        widths = {"text": 6, "audio": 5, "vision": 4}
+        arrays = {k: draw.normal(label[:, None, None], 0.5, (size, steps[k], widths[k])).astype("f4") for k in widths}
+        content[part] = {
+            "raw_text": np.array([f"sentence {i}" for i in range(size)]),
+            "id": [f"video{(first + i) // 5}$_${i % 5}" for i in range(size)],
+            "annotations": ["Positive" if y > 0 else "Negative" for y in label],
+            "classification_labels": np.sign(label).astype(np.float64),
+            "regression_labels": label,
+            "text_bert": np.ones((size, 3, 12)),
+            **arrays,
+        }
+        if not aligned:
+            for kind in ("audio", "vision"):
+                lengths = draw.integers(5, steps[kind], size).tolist()
+                for row, length in enumerate(lengths):
+                    arrays[kind][row, length:] = 0
+                content[part][f"{kind}_lengths"] = lengths
+        first += 5 * (1 + size // 5)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(content, 4))
+    return path
