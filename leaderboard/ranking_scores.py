@@ -20,7 +20,7 @@ def score(metric: str, target: NDArray[Any], pred: NDArray[Any], multiplicity: N
     """As `scores.score`: target `[N]` of 0 and 1, scores of class 1 `[..., N]`, rows drawn `[..., N]` times."""
     weights = np.ones(len(target)) if multiplicity is None else np.asarray(multiplicity, dtype=np.float64)
     each = [_one(metric, target, one, weights) for one in pred.reshape(-1, len(target))]
-    return np.stack(each, axis=-1).reshape(*weights.shape[:-1], *pred.shape[:-1])
+    return np.stack(each, axis=-1).reshape((*weights.shape[:-1], *pred.shape[:-1]))
 
 
 def contributions(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
