@@ -53,7 +53,9 @@ class Food101Titles(PublishedImageText):
         number = {dish: i for i, dish in enumerate(names)}
         for line, (_, _, dish) in enumerate(parts["test"], 1):
             if dish not in number:
-                raise ValueError(f"{folder}/texts/test_titles.csv, line {line}: {dish!r} is no dish of the training rows")
+                raise ValueError(
+                    f"{folder}/texts/test_titles.csv, line {line}: {dish!r} is no dish of the training rows"
+                )
         label = np.array([number[dish] for _, _, dish in parts["train"]])
         held_out = set(split_by_class(label, (HELD_OUT, 1 - HELD_OUT), "food101_titles")[0].tolist())
         entries = []
@@ -72,6 +74,8 @@ def _read(file: Path) -> list[tuple[str, str, str]]:
     with file.open(newline="", encoding="utf-8", errors="replace") as lines:
         for number, row in enumerate(csv.reader(lines), 1):
             if len(row) != 3:
-                raise ValueError(f"{file}, line {number}: there must be a name, a title and a dish, got {len(row)} cells")
+                raise ValueError(
+                    f"{file}, line {number}: there must be a name, a title and a dish, got {len(row)} cells"
+                )
             rows.append((row[0], row[1], row[2]))
     return rows

@@ -38,7 +38,9 @@ class HatefulMemes(PublishedImageText):
     metric = "auroc"
     expected: ClassVar[dict[SplitName, int]] = {"train": 8500, "val": 500, "test": 1000}
     licence = "Hateful Memes dataset licence (research only)"
-    citation = "D. Kiela et al., The Hateful Memes Challenge: Detecting Hate Speech in Multimodal Memes, NeurIPS (2020)."
+    citation = (
+        "D. Kiela et al., The Hateful Memes Challenge: Detecting Hate Speech in Multimodal Memes, NeurIPS (2020)."
+    )
     source = "folder: hateful_memes, in the published layout"
 
     def __init__(

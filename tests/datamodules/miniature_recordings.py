@@ -2,10 +2,13 @@
 
 import csv
 import pickle
+import wave
 from pathlib import Path
 
 import numpy as np
 from scipy.io import savemat
+
+from tests.datamodules.miniatures import paint
 
 
 def make_utd_mhad(folder: Path, actions: int = 4, trials: int = 1) -> Path:
@@ -83,3 +86,25 @@ def make_mmsa(path: Path, rows: dict[str, int] | None = None, aligned: bool = Tr
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(content, 4))
     return path
+
+
+def make_crema_d(folder: Path, actors: int = 10) -> Path:
+    """`AudioWAV` and `Image-01-FPS` of six emotions an actor, and the lists; an emotion is a colour and a pitch."""
+    folder = folder / "CREMA-D"
+    (folder / "AudioWAV").mkdir(parents=True)
+    lists: dict[str, list[str]] = {"train": [], "test": []}
+    for number in range(6 * actors):
+        actor, emotion = 1001 + number // 6, ("NEU", "HAP", "SAD", "FEA", "DIS", "ANG")[number % 6]
+        stem = f"{actor}_DFA_{emotion}_XX"
+        for frame in range(1, 4):
+            paint(folder / "Image-01-FPS" / stem / f"{frame:02d}.jpg", number)
+        tone = 0.5 * np.sin(2 * np.pi * (300 + 300 * (number % 6) + actor % 50) * np.arange(16_000) / 16_000)
+        with wave.open(str(folder / "AudioWAV" / f"{stem}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16_000)
+            file.writeframes((tone * 32767).astype("<i2").tobytes())
+        lists["test" if number % 5 == 4 else "train"].append(f"{stem},{emotion}\n")
+    for part, lines in lists.items():
+        (folder / f"{part}.csv").write_text("".join(lines))
+    return folder
