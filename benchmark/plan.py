@@ -158,7 +158,7 @@ def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
 
 
 def _missing(choice: Choice) -> str:
-    """What of a dataset's files is not on this machine; empty if its rows can be loaded. Damaged files are no excuse."""
+    """What of a dataset's files is not on this machine; empty if it can be loaded. Damaged files are no excuse."""
     for given in _product(datasets.get(choice.name), choice):
         try:
             resolve_dataset(choice.name, given, choice.where)[0].splits  # noqa: B018 - loads

@@ -115,6 +115,7 @@ class CremaD(DataModule):
         return list_clips(self._path)
 
     def _rows(self) -> dict[SplitName, NDArray[np.int64]]:
+        rows: dict[SplitName, NDArray[np.int64]]
         if self.split == "actors":
             actor = np.array([clip.actor for clip in self._clips])
             order = fixed_order(np.unique(actor), "crema_d/actors")

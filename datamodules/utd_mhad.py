@@ -88,6 +88,7 @@ class UtdMhad(DataModule):
     def load(self) -> dict[SplitName, Split]:
         recordings = list_recordings(self._folder)
         subject = np.array([r.subject for r in recordings])
+        rows: dict[SplitName, NDArray[np.int64]]
         rows = {name: np.flatnonzero(np.isin(subject, own)) for name, own in SUBJECTS.items()}
         for name, own in rows.items():
             if not len(own):

@@ -29,6 +29,7 @@ def convert(path: Path, output: Path, length: int) -> dict[SplitName, int]:
     content = read_plain_pickle(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a dictionary of {', '.join(PARTS.values())}, got {type(content).__name__}")
+    parts: dict[SplitName, dict[str, NDArray[Any]]]
     parts = {name: _part(content, key, length, path) for name, key in PARTS.items()}
     for name, arrays in parts.items():  # all of them are right before the first is written
 

@@ -83,7 +83,7 @@ class _Machine:
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
 
     def run(self, content: Any) -> Any:
         """The value that is on the stack at the end."""

@@ -175,7 +175,7 @@ def test_the_real_matrix_takes_what_is_found(data: Path) -> None:
     left_out = {note.partition(" ")[0] for note in plan.notes if "is left out: " in note}
     assert left_out == {choice.name for choice in matrix.datasets} - {"utd_mhad", "mosi"}
     (folder / "audio_train0.csv").write_text('"x"\n')
-    with pytest.raises(UsageError, match="mosi: .*audio_train0.csv, line 1: there must be 74 columns"):
+    with pytest.raises(UsageError, match=r"mosi: .*audio_train0\.csv, line 1: there must be 74 columns"):
         make_plan(matrix)  # damaged is not missing
 
 

@@ -1,6 +1,7 @@
 """AUROC and average precision of stored scores: the library's values, drawn rows, and what each row adds."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_a_task_that_ranks_keeps_probabilities_and_others_keep_classes(metric: s
     logits = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     target = torch.arange(50) % 2
 
-    out = SimpleNamespace(z=logits, fused=logits, logits=logits)
+    out: Any = SimpleNamespace(z=logits, fused=logits, logits=logits)
     ranked = Task("t", "1", PAIR, "multiclass", 2, metric=metric).goal
     kept = ranked.prediction(out)
     torch.testing.assert_close(kept, logits.softmax(dim=1)[:, 1])
