@@ -60,7 +60,7 @@ class UtdMhad(DataModule):
     """
 
     version = "1"
-    sha256 = "1784fdb5dd05bf5b45659afa110b8550bef6617f6b2779bc76e835cdbd9dde3c"
+    sha256 = "81c13ffafc7075a994b3101759caafcc963e345228ff456ee938536bd0d6655c"
     licence = "free for research; see the dataset's page"
     citation = (
         "C. Chen, R. Jafari and N. Kehtarnavaz, UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing "
@@ -94,12 +94,13 @@ class UtdMhad(DataModule):
             if not len(own):
                 raise ValueError(f"{self._folder} must have recordings of subjects {SUBJECTS[name]}, and has none")
         frames = [read_recording(self._folder, recording) for recording in recordings]
-        inertial = self._standardised([resample(one, self.inertial_length) for one, _ in frames], rows["train"])
-        skeleton = self._standardised([resample(one, self.skeleton_length) for _, one in frames], rows["train"])
+        inertial = _standardised([resample(x, self.inertial_length) for x, _ in frames], rows["train"], one_unit=False)
+        # One unit for all joints: in their own, the noise of the still ones would be as large as a wave of the hand.
+        skeleton = _standardised([resample(x, self.skeleton_length) for _, x in frames], rows["train"], one_unit=True)
         action = np.array([r.action - 1 for r in recordings])
         return {
             name: Split(
-                {"inertial": torch.from_numpy(inertial[own]), "skeleton": torch.from_numpy(skeleton[own])},
+                {"inertial": inertial[own], "skeleton": skeleton[own]},
                 torch.from_numpy(action[own]),
                 group=torch.from_numpy(subject[own]),
             )
@@ -110,10 +111,14 @@ class UtdMhad(DataModule):
     def _folder(self) -> Path:
         return published_folder("utd_mhad", ("UTD-MHAD", "UTD_MHAD", "utd_mhad"))
 
-    @staticmethod
-    def _standardised(sequences: list[NDArray[np.float64]], train: NDArray[np.int64]) -> NDArray[np.float32]:
-        x = np.stack(sequences)
-        return standardise(x, *moments(x[train].reshape(-1, x.shape[-1])))
+
+def _standardised(sequences: list[NDArray[np.float64]], train: NDArray[np.int64], one_unit: bool) -> torch.Tensor:
+    """Sequences centred by channel, in deviations of the training rows: each channel's own, or one for all."""
+    x = np.stack(sequences)
+    mean, deviation = moments(x[train].reshape(-1, x.shape[-1]))
+    if one_unit:
+        _, deviation = moments((x[train] - mean).reshape(-1, 1))
+    return torch.from_numpy(standardise(x, mean, deviation))
 
 
 def list_recordings(folder: Path) -> list[Recording]:
