@@ -69,9 +69,8 @@ def read_plain_pickle(path: Path) -> Any:
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, EOFError, MemoryError) as error:
             # `pickletools` says itself what is damaged; a refusal of ours has its reason; the rest is a broken program.
             reason = str(error) if isinstance(error, ValueError) else f"its instructions make no sense ({error!r})"
-            raise UnsafePickle(
-                f"{path} is not a pickle of plain data, and nothing of it was run: {reason[:200].splitlines()[0]}"
-            ) from None
+            shown = " ".join(reason.split())[:200]
+            raise UnsafePickle(f"{path} is not a pickle of plain data, and nothing of it was run: {shown}") from None
 
 
 def _refuse(what: str) -> NoReturn:

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 from benchmark.conformance import check_dataset
+from benchmark.matrix import parse
+from benchmark.plan import make_plan
+from benchmark.runner import run_cell
 from datamodules.av_mnist import AvMnist
 from datamodules.crema_d import CremaD
 from datamodules.food101_titles import Food101Titles
@@ -18,6 +21,10 @@ from datamodules.mm_imdb import GENRES, MmImdb
 from datamodules.nyud2 import Nyud2
 from datamodules.registry import datasets
 from datamodules.sources.folders import find_data
+from datamodules.sources.mmsa_file import convert
+from leaderboard import scores
+from leaderboard.rows import contributions
+from leaderboard.store import Store
 from tests.datamodules import miniature_recordings as recordings
 from tests.datamodules import miniatures
 
@@ -228,3 +235,35 @@ def test_nyud2_without_validation_takes_a_fifth_of_training(data: Path) -> None:
     datamodule = Nyud2()
     assert {name: len(split.target) for name, split in datamodule.splits.items()} == {"train": 20, "val": 4, "test": 8}
     assert datamodule.notes == ("nyud2: val: 20% of the published training scenes, fixed",)
+
+
+# ---- through the whole corridor --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "metric"), [("hateful_memes", "auroc"), ("mmsa", "mae"), ("mmsa", "correlation")])
+def test_new_metrics_are_selected_by_stored_and_recomputed(data: Path, tmp_path: Path, name: str, metric: str) -> None:
+    if name == "mmsa":
+        convert(recordings.make_mmsa(tmp_path / "x.pkl"), data / "mmsa", 12)
+        dataset: dict[str, Any] = {"name": name, "metric": metric}
+    else:
+        miniatures.make_hateful_memes(data)
+        dataset = {"name": name, "image_size": 16}
+    options = {
+        "methods": ["concat", "late"],
+        "datasets": [dataset],
+        "conditions": ["missing"],
+        "baselines": False,
+        "recipe": {"epochs": 3, "width": 16, "batch_size": 16, "lr": 1e-2},
+    }
+    store = Store(tmp_path / "results")
+    store.prepare()
+    for cell in make_plan(parse(options, "test")).cells:
+        assert (cell.metric, cell.higher_is_better) == (metric, metric != "mae")
+        record = run_cell(cell, store)
+        assert record.status == "ok", record.error
+        stored = store.predictions(cell.id)
+        for condition in record.conditions:
+            again = float(scores.score(metric, stored["target"], stored[f"pred:{condition.id}"]))
+            assert again == pytest.approx(condition.score, abs=1e-5), condition.id
+        added = contributions(store, record, {"clean": 1.0})
+        assert added is not None and added.mean() == pytest.approx(record.clean, abs=1e-5)
