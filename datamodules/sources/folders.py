@@ -34,7 +34,7 @@ def published_folder(dataset: str, names: tuple[str, ...]) -> Path:
         if (above / name).is_dir():
             return above / name
     expected = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-    raise FileNotFoundError(f"{dataset}: there is no folder {expected} in {above}: put it there, or set POLYMODAL_DATA")
+    raise FileNotFoundError(f"{dataset}: there is no folder {expected} in {above}: set POLYMODAL_DATA to the folder above it")
 
 
 def find_data(path: str, option: str) -> Path:
