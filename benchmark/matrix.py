@@ -34,6 +34,7 @@ _KEYS: dict[str, Any] = {
     "trainer": _Table,
     "baselines": bool,
     "exclude": list[str],
+    "missing_data": Literal["fail", "skip"],
 }
 
 
@@ -53,6 +54,7 @@ class Matrix:
     Attributes:
         recipe: Overrides of the default recipe; `recipes` overrides it further for some datasets.
         baselines: Whether `concat` and `unimodal` are added where they are missing: gains and mCE are relative to them.
+        missing_data: What happens to a dataset whose files are not on this machine: the plan fails, or goes on without.
     """
 
     source: str
@@ -64,6 +66,7 @@ class Matrix:
     recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trainer: Mapping[str, Any] = field(default_factory=dict)
     baselines: bool = True
+    missing_data: Literal["fail", "skip"] = "fail"
 
 
 def shipped() -> dict[str, Path]:
@@ -117,6 +120,7 @@ def parse(raw: Mapping[str, Any], source: str) -> Matrix:
         recipes=raw.get("recipes", {}),
         trainer=raw.get("trainer", {}),
         baselines=raw.get("baselines", True),
+        missing_data=raw.get("missing_data", "fail"),
     )
 
 

@@ -93,6 +93,9 @@ def make_plan(matrix: Matrix) -> Plan:
     left_out: list[NotApplicable] = []
     notes: list[str] = []
     for dataset in matrix.datasets:
+        if matrix.missing_data == "skip" and (missing := _missing(dataset)):
+            notes.append(f"{dataset.name} is left out: {missing}")
+            continue
         for datamodule, dataset_options in _datasets(dataset):
             shown = dataset.name + datamodule.suffix
             recipe = _recipe(matrix, dataset.name, trainer)
@@ -118,6 +121,8 @@ def make_plan(matrix: Matrix) -> Plan:
                     **shared,
                 )
                 cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
+    if not cells and not left_out:
+        raise UsageError(f"{matrix.source}: none of its datasets is on this machine: set POLYMODAL_DATA or give --data")
     return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
 
 
@@ -150,6 +155,18 @@ def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
         except (ValueError, OSError) as error:
             raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
         yield datamodule, {k: plain(v) for k, v in options.items()}
+
+
+def _missing(choice: Choice) -> str:
+    """What of a dataset's files is not on this machine; empty if it can be loaded. Damaged files are no excuse."""
+    for given in _product(datasets.get(choice.name), choice):
+        try:
+            resolve_dataset(choice.name, given, choice.where)[0].splits  # noqa: B018 - loads
+        except FileNotFoundError as error:
+            return str(error)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
+    return ""
 
 
 def _entries(chosen: tuple[Choice, ...], task: Task) -> Iterator[Entry]:

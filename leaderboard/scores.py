@@ -1,7 +1,8 @@
 """Scores from stored predictions, in a form that lets rows be resampled.
 
-Every metric is a function of sums over rows (`_rows` gives the summands, `_finish` the function), so a resampled score
-is the same function of re-weighted sums, and ten thousand resamples are one matrix product.
+Almost every metric is a function of sums over rows (`_rows` gives the summands, `_finish` the function), so a resampled
+score is the same function of re-weighted sums, and ten thousand resamples are one matrix product. The others compare
+rows with each other (`ranking_scores`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from leaderboard import ranking_scores, sentiment_scores
+
 Floats = NDArray[np.float64]
 
 _RECALL = re.compile(r"recall_at_(\d+)")
-_PLAIN = ("accuracy", "balanced_accuracy", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2", "vqa_accuracy")
+_PLAIN = (
+    "accuracy", "balanced_accuracy", "correlation", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2", "vqa_accuracy",
+    *sentiment_scores.ACCURACIES, *sentiment_scores.F1S,
+)  # fmt: skip
 
 
 def supported(metric: str) -> bool:
     """Whether `metric` can be recomputed from stored predictions."""
-    return metric in _PLAIN or _RECALL.fullmatch(metric) is not None
+    return metric in (*_PLAIN, *ranking_scores.METRICS) or _RECALL.fullmatch(metric) is not None
 
 
 def score(metric: str, target: NDArray[Any], pred: NDArray[Any], multiplicity: NDArray[Any] | None = None) -> Floats:
@@ -39,6 +45,8 @@ def score(metric: str, target: NDArray[Any], pred: NDArray[Any], multiplicity: N
     Raises:
         ValueError: If the metric is not known or the shapes do not fit.
     """
+    if metric in ranking_scores.METRICS:
+        return ranking_scores.score(metric, np.asarray(target), np.asarray(pred), multiplicity)
     rows = _rows(metric, np.asarray(target), np.asarray(pred))  # [..., N, K]
     if multiplicity is None:
         return _finish(metric, rows.sum(axis=-2), target)
@@ -62,6 +70,8 @@ def contributions(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floa
     Returns:
         `[..., N]`.
     """
+    if metric in ranking_scores.METRICS:
+        return ranking_scores.contributions(metric, np.asarray(target), np.asarray(pred))
     rows = _rows(metric, np.asarray(target), np.asarray(pred))
     number = rows.shape[-2]
     sums = rows.sum(axis=-2)  # [..., K]
@@ -84,7 +94,9 @@ def _rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
     if match := _RECALL.fullmatch(metric):
         return _recall_rows(int(match[1]), pred[..., None] if pred.shape[-1] == len(target) else pred)
     if metric not in _PLAIN:
-        raise ValueError(f"no metric named {metric!r}. Known: {', '.join(_PLAIN)}, recall_at_K")
+        raise ValueError(
+            f"no metric named {metric!r}. Known: {', '.join((*_PLAIN, *ranking_scores.METRICS))}, recall_at_K"
+        )
     if metric == "vqa_accuracy":  # the score of the answer; target [N, 2, K] holds ids and scores
         hit = pred[..., None] == target[:, 0]
         return _with_one((hit * target[:, 1]).sum(axis=-1, keepdims=True))
@@ -95,7 +107,11 @@ def _rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
     if metric == "accuracy":
         correct = pred == target
         return _with_one(correct[..., None] if target.ndim == 1 else correct.all(axis=-1, keepdims=True))
-    if metric in ("mae", "mse", "r2"):
+    if metric in (*sentiment_scores.ACCURACIES, *sentiment_scores.F1S):
+        return sentiment_scores.rows(
+            metric, target.reshape(-1), pred.reshape(*pred.shape[: pred.ndim - target.ndim], -1)
+        )
+    if metric in ("correlation", "mae", "mse", "r2"):
         single = target.ndim == 1
         return _error_rows(metric, target[:, None] if single else target, pred[..., None] if single else pred)
     return _count_rows(metric, target, pred)
@@ -109,12 +125,24 @@ def _recall_rows(k: int, ranks: NDArray[Any]) -> Floats:
 
 
 def _error_rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
+    if metric == "correlation":
+        # Neither shift nor scale changes a correlation, and both keep the sums from cancelling.
+        a, b = _unit(pred), np.broadcast_to(_unit(target), pred.shape)
+        return _with_one(np.concatenate([a, b, a * a, b * b, a * b], axis=-1))
     error = pred.astype(np.float64) - target
     if metric == "r2":
         # Shifting the target changes no R2 and keeps the sums of squares from cancelling.
         centred = np.broadcast_to(target - target.mean(axis=0), error.shape)
         return _with_one(np.concatenate([error**2, centred, centred**2], axis=-1))
     return _with_one((np.abs(error) if metric == "mae" else error**2).mean(axis=-1, keepdims=True))
+
+
+def _unit(x: NDArray[Any]) -> Floats:
+    """Values `[..., N, L]` with mean 0 and deviation 1 over the rows; a constant stays 0."""
+    x = x.astype(np.float64)
+    x = x - x.mean(axis=-2, keepdims=True)
+    deviation = x.std(axis=-2, keepdims=True)
+    return x / np.where(deviation > 1e-12, deviation, 1.0)
 
 
 def _count_rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
@@ -136,6 +164,13 @@ def _finish(metric: str, sums: Floats, target: NDArray[Any]) -> Floats:
         squares, centred, centred_squares = np.split(parts, 3, axis=-1)
         total = centred_squares - centred**2 / number[..., None]
         return (1 - squares / np.where(total > 0, total, np.nan)).mean(axis=-1)
+    if metric == "correlation":
+        a, b, aa, bb, ab = (x / number[..., None] for x in np.split(parts, 5, axis=-1))
+        scale = np.sqrt(np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0))
+        found = np.divide(ab - a * b, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+        return found.mean(axis=-1)
+    if metric in sentiment_scores.F1S:
+        return sentiment_scores.finish_f1(parts)
     if metric in ("f1", "macro_f1", "micro_f1", "balanced_accuracy"):
         return _finish_counts(metric, parts, multilabel=np.ndim(target) == 2)
     return parts[..., 0] / number

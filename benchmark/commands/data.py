@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from datamodules.encoders.feature_cache import Kept
 
 NAME = "data"
-HELP = "List, fetch and describe datasets, draw their corruptions, or look after the cache of features."
+HELP = "List, fetch, convert and describe datasets, draw their corruptions, or look after the cache of features."
 EXAMPLE = """examples:
   polymodal data list                                what there is, and whether it is on this machine
   polymodal data get easy_vqa av_digits              fetch now, run offline later
   polymodal data get easy_vqa --wheel FILE           take a wheel you have
   polymodal data info av_digits --sheet digits.png   size, licence, splits, floor and ceiling, samples as a picture
+  polymodal data convert mmsa mosi.pkl --output mosi   a pickle of MMSA as arrays, read without running it
   polymodal data corrupt av_digits --output dir      every corruption at every severity
   polymodal data cache --prune --keep-gb 10          features of frozen encoders: list them, delete the least used
 """
@@ -45,13 +46,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--keep-gb", type=float, metavar="N",
                        help="with --prune: until the rest is within N GB (default: $POLYMODAL_CACHE_GB)")  # fmt: skip
     add_json(cache)
-    for action in (listed, get, info, corrupt, cache):
+    convert = actions.add_parser("convert", help="write a published file as arrays that a dataset reads")
+    convert.add_argument("layout", choices=["mmsa"], help="of the file: mmsa, a pickle of MOSI, MOSEI or SIMS")
+    convert.add_argument("file", type=Path, metavar="FILE")
+    convert.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where to write")
+    convert.add_argument("--length", type=int, default=50, metavar="N", help="frames of every sequence (default: 50)")
+    for action in (listed, get, info, corrupt, cache, convert):
         add_data(action)
 
 
 def run(arguments: argparse.Namespace) -> int:
     use_data(arguments)
-    actions = {"list": _list, "get": _get, "info": _info, "corrupt": _corrupt, "cache": _cache}
+    actions = {
+        "list": _list,
+        "get": _get,
+        "info": _info,
+        "corrupt": _corrupt,
+        "cache": _cache,
+        "convert": _convert,
+    }
     return actions[arguments.action](arguments)
 
 
@@ -108,6 +121,17 @@ def _corrupt(arguments: argparse.Namespace) -> int:
 
     output = arguments.output or cache_folder() / "sheets" / f"{arguments.name}_corruptions.png"
     print(corruption_sheet.draw(arguments.name, output))
+    return 0
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    from datamodules.sources.mmsa_file import convert
+
+    if arguments.length < 1:
+        raise ValueError(f"--length must be an integer >= 1, got {arguments.length}")
+    rows = convert(arguments.file, arguments.output, arguments.length)
+    said = ", ".join(f"{name} {size:,}" for name, size in rows.items())
+    print(f"{arguments.output}: {said} rows of {arguments.length} frames; read them with mmsa, folder = <this one>")
     return 0
 
 

@@ -27,6 +27,18 @@ def data_folder(dataset: str) -> Path:
     return folder
 
 
+def published_folder(dataset: str, names: tuple[str, ...]) -> Path:
+    """The first of the folders `names` that is below `POLYMODAL_DATA`."""
+    above = data_folder(dataset)
+    for name in names:
+        if (above / name).is_dir():
+            return above / name
+    expected = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    raise FileNotFoundError(
+        f"{dataset}: there is no folder {expected} in {above}: set POLYMODAL_DATA to the folder above it"
+    )
+
+
 def find_data(path: str, option: str) -> Path:
     """What the user's `option` names: a path, absolute or below `POLYMODAL_DATA` or below the working directory."""
     if not path:

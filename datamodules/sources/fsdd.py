@@ -76,36 +76,38 @@ def list_recordings(folder: Path) -> tuple[Spoken, ...]:
     return tuple(sorted(found, key=lambda spoken: (spoken.speaker, spoken.digit, spoken.index)))
 
 
-def parse_wave(content: bytes) -> NDArray[np.float64]:
-    """Samples in [-1, 1) of a 16-bit mono recording at 8 kHz."""
+def parse_wave(content: bytes, rate: int = RATE) -> NDArray[np.float64]:
+    """Samples in [-1, 1) of a 16-bit mono recording at `rate` Hz."""
     with wave.open(io.BytesIO(content)) as recording:
         found = (recording.getnchannels(), recording.getsampwidth(), recording.getframerate())
-        if found != (1, 2, RATE):
-            raise ValueError(f"a recording must have one channel of 2-byte samples at {RATE} Hz, got {found}")
+        if found != (1, 2, rate):
+            raise ValueError(f"a recording must have one channel of 2-byte samples at {rate} Hz, got {found}")
         return np.frombuffer(recording.readframes(recording.getnframes()), dtype="<i2") / 32768.0
 
 
-def log_mel(samples: NDArray[np.float64], bands: int, frames: int, hop: int) -> NDArray[np.float32]:
+def log_mel(
+    samples: NDArray[np.float64], bands: int, frames: int, hop: int, rate: int = RATE, window: int = WINDOW
+) -> NDArray[np.float32]:
     """`[frames, bands]`: log10 of the mel energies, cut or filled with silence to `frames`.
 
     In double precision and rounded to 1/1024, so that it is bit-equal whatever library does the Fourier transform.
     """
-    size = WINDOW + (frames - 1) * hop
+    size = window + (frames - 1) * hop
     x = torch.zeros(size, dtype=torch.float64)
     x[: min(size, len(samples))] = torch.from_numpy(samples[:size].copy())
-    window = torch.hann_window(WINDOW, dtype=torch.float64)
-    spectrum = torch.stft(x, WINDOW, hop, window=window, center=False, return_complex=True)
-    energy = mel_filters(bands) @ spectrum.abs().square()
+    hann = torch.hann_window(window, dtype=torch.float64)
+    spectrum = torch.stft(x, window, hop, window=hann, center=False, return_complex=True)
+    energy = mel_filters(bands, rate, window) @ spectrum.abs().square()
     # 1e-5: the floor of a quiet room in these recordings; below it there is only rounding of 16-bit samples.
     level = torch.log10(energy + 1e-5)
     return ((level * 1024).round() / 1024).T.to(torch.float32).numpy()
 
 
 @cache
-def mel_filters(bands: int) -> Tensor:
-    """`[bands, WINDOW / 2 + 1]` triangles, equally spaced and equally wide in mel from 0 Hz to half the rate."""
-    edges = _hertz(torch.linspace(0, float(_mel(torch.tensor(RATE / 2.0))), bands + 2, dtype=torch.float64))
-    frequency = torch.linspace(0, RATE / 2, WINDOW // 2 + 1, dtype=torch.float64)
+def mel_filters(bands: int, rate: int = RATE, window: int = WINDOW) -> Tensor:
+    """`[bands, window / 2 + 1]` triangles, equally spaced and equally wide in mel from 0 Hz to half the rate."""
+    edges = _hertz(torch.linspace(0, float(_mel(torch.tensor(rate / 2.0))), bands + 2, dtype=torch.float64))
+    frequency = torch.linspace(0, rate / 2, window // 2 + 1, dtype=torch.float64)
     rising = (frequency - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequency) / (edges[2:] - edges[1:-1])[:, None]
     return torch.minimum(rising, falling).clamp(min=0)

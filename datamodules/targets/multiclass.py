@@ -2,37 +2,61 @@
 
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics.functional.classification import binary_f1_score, multiclass_accuracy, multiclass_f1_score
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+    binary_f1_score,
+    multiclass_accuracy,
+    multiclass_f1_score,
+)
 
 from datamodules.spec import Task
 from datamodules.targets import Computed, Target, register_target
 
+RANKING = ("auroc", "average_precision")  # of two classes, by the probability of the second
+
 
 @register_target("multiclass")
 class Multiclass(Target):
-    """A class: `[N]`."""
+    """A class: `[N]`.
+
+    What is kept of a row is its class, or the probability of the second of two classes where the task is scored by how
+    rows are ranked by it.
+    """
 
     one_class = True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.metrics = ("accuracy", "macro_f1", "f1") if task.num_outputs == 2 else ("accuracy", "macro_f1")
+        two = task.num_outputs == 2
+        self.metrics = ("accuracy", "macro_f1", "f1", *RANKING) if two else ("accuracy", "macro_f1")
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits, target)
 
     def prediction(self, out: Computed) -> Tensor:
+        if self.task.metric in RANKING:
+            return out.logits.float().softmax(dim=-1)[..., 1]
         return out.logits.argmax(dim=-1)
 
     def scores(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         target, classes = target.long(), self.task.num_outputs
-        found = {
+        found: dict[str, float] = {}
+        if self.task.metric in RANKING:
+            found = {
+                "auroc": float(binary_auroc(kept, target)),
+                "average_precision": float(binary_average_precision(kept, target)),
+            }
+            kept = (kept > 0.5).long()
+        found |= {
             "accuracy": float(multiclass_accuracy(kept, target, classes, average="micro")),
             "macro_f1": float(multiclass_f1_score(kept, target, classes, average="macro")),
         }
         return {**found, "f1": float(binary_f1_score(kept, target))} if classes == 2 else found
 
     def trivial(self, train: Tensor, test: Tensor, gallery: Tensor | None = None) -> float:
+        if self.task.metric in RANKING:
+            return self.always(self.counts(train)[1] / len(train), test)
         return self.always(self.counts(train).argmax(), test)
 
     def fault(self, target: Tensor) -> str:

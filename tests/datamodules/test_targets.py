@@ -21,7 +21,7 @@ from leaderboard.store import Store
 from methods.registry import methods
 
 PAIR = (Modality("a", "vector", (4,)), Modality("b", "vector", (4,)))
-OUTPUTS = {"multiclass": 3, "multilabel": 3, "regression": 1, "answers": 3, "retrieval": 3, "pairs": 0}
+OUTPUTS = {"multiclass": 3, "multilabel": 3, "regression": 1, "answers": 3, "retrieval": 3, "pairs": 0, "sentiment": 1}
 
 ORDINAL = '''"""Levels in order, and ratings that have them."""
 import torch
@@ -111,7 +111,9 @@ def test_an_unknown_target_is_suggested() -> None:
 
 
 def test_a_metric_must_be_the_targets() -> None:
-    with pytest.raises(ValueError, match="`metric` of a regression task to be one of r2, mse, but got 'accuracy'"):
+    with pytest.raises(
+        ValueError, match="`metric` of a regression task to be one of r2, mse, mae, correlation, but got 'accuracy'"
+    ):
         Task("t", "1", PAIR, "regression", 1, metric="accuracy")
     with pytest.raises(ValueError, match="one of accuracy, macro_f1, but got 'f1'"):
         Task("t", "1", PAIR, "multiclass", 3, metric="f1")
@@ -143,6 +145,7 @@ def test_a_row_alone_has_its_share_of_the_loss(name: str) -> None:
         "multiclass": torch.arange(8) % 3,
         "multilabel": (torch.rand(8, 3, generator=draw) < 0.5).float(),
         "regression": torch.randn(8, 1, generator=draw),
+        "sentiment": torch.randn(8, 1, generator=draw),
         "answers": torch.stack([torch.arange(16).reshape(8, 2) % 3, torch.rand(8, 2, generator=draw)], dim=1),
     }[name]
     rows = [goal.loss(logits[i : i + 1], target[i : i + 1]) for i in range(8)]

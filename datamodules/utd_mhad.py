@@ -1,0 +1,171 @@
+"""Actions by an inertial sensor and a skeleton, of people never seen in training."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datamodules.base import DataModule, Split, SplitName
+from datamodules.options import Count
+from datamodules.registry import register
+from datamodules.rows.resample import resample
+from datamodules.rows.standardise import moments, standardise
+from datamodules.sources.folders import published_folder
+from datamodules.sources.mat_file import read_mat
+from datamodules.spec import Modality, Task
+
+RECORDINGS = 861
+SUBJECTS: dict[SplitName, tuple[int, ...]] = {"train": (1, 3, 5), "val": (7,), "test": (2, 4, 6, 8)}
+JOINTS = 20
+HIP = 3  # of the joints, the centre of the hips
+_NAME = re.compile(r"a(?P<action>\d+)_s(?P<subject>\d+)_t(?P<trial>\d+)")
+ACTIONS = (
+    "swipe left", "swipe right", "wave", "clap", "throw", "arm cross", "basketball shoot", "draw x",
+    "draw circle clockwise", "draw circle counter clockwise", "draw triangle", "bowling", "boxing", "baseball swing",
+    "tennis swing", "arm curl", "tennis serve", "push", "knock", "catch", "pick up and throw", "jog", "walk",
+    "sit to stand", "stand to sit", "lunge", "squat",
+)  # fmt: skip
+
+
+class Recording(NamedTuple):
+    """What the name of a recording says, in the order of the rows."""
+
+    subject: int
+    action: int
+    trial: int
+
+    @property
+    def stem(self) -> str:
+        """How its files begin."""
+        return f"a{self.action}_s{self.subject}_t{self.trial}"
+
+
+@register("utd_mhad")
+class UtdMhad(DataModule):
+    """UTD-MHAD: 861 recordings of 27 actions by 8 people, a wrist or thigh sensor and a skeleton of 20 joints.
+
+    Read from `UTD-MHAD/Inertial` and `UTD-MHAD/Skeleton` below `POLYMODAL_DATA`. The published protocol: odd people
+    train, even people test; person 7 is taken from training to choose the epoch. Joints are relative to the centre
+    of the hips, frame by frame: where a person stands says nothing. Both are resampled to one length.
+
+    Args:
+        inertial_length: Frames of acceleration and rotation (recorded: 107 to 326).
+        skeleton_length: Frames of the skeleton (recorded: 41 to 125).
+    """
+
+    version = "1"
+    sha256 = "81c13ffafc7075a994b3101759caafcc963e345228ff456ee938536bd0d6655c"
+    licence = "free for research; see the dataset's page"
+    citation = (
+        "C. Chen, R. Jafari and N. Kehtarnavaz, UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing "
+        "a Depth Camera and a Wearable Inertial Sensor, ICIP (2015)."
+    )
+    source = "folder: UTD-MHAD/Inertial and UTD-MHAD/Skeleton"
+
+    def __init__(self, *, inertial_length: Count = 96, skeleton_length: Count = 48) -> None:
+        super().__init__()
+        self.inertial_length = inertial_length
+        self.skeleton_length = skeleton_length
+
+    def describe(self) -> Task:
+        modalities = (
+            Modality("inertial", "sequence", (self.inertial_length, 6)),
+            Modality("skeleton", "sequence", (self.skeleton_length, 3 * JOINTS)),
+        )
+        return Task("utd_mhad", self.version, modalities, "multiclass", len(ACTIONS), class_names=ACTIONS)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        found = len(list_recordings(self._folder))
+        return () if found == RECORDINGS else (f"utd_mhad: expected {RECORDINGS} recordings, the folder has {found}",)
+
+    def load(self) -> dict[SplitName, Split]:
+        recordings = list_recordings(self._folder)
+        subject = np.array([r.subject for r in recordings])
+        rows: dict[SplitName, NDArray[np.int64]]
+        rows = {name: np.flatnonzero(np.isin(subject, own)) for name, own in SUBJECTS.items()}
+        for name, own in rows.items():
+            if not len(own):
+                raise ValueError(f"{self._folder} must have recordings of subjects {SUBJECTS[name]}, and has none")
+        frames = [read_recording(self._folder, recording) for recording in recordings]
+        inertial = _standardised([resample(x, self.inertial_length) for x, _ in frames], rows["train"], one_unit=False)
+        # One unit for all joints: in their own, the noise of the still ones would be as large as a wave of the hand.
+        skeleton = _standardised([resample(x, self.skeleton_length) for _, x in frames], rows["train"], one_unit=True)
+        action = np.array([r.action - 1 for r in recordings])
+        return {
+            name: Split(
+                {"inertial": inertial[own], "skeleton": skeleton[own]},
+                torch.from_numpy(action[own]),
+                group=torch.from_numpy(subject[own]),
+            )
+            for name, own in rows.items()
+        }
+
+    @property
+    def _folder(self) -> Path:
+        return published_folder("utd_mhad", ("UTD-MHAD", "UTD_MHAD", "utd_mhad"))
+
+
+def _standardised(sequences: list[NDArray[np.float64]], train: NDArray[np.int64], one_unit: bool) -> torch.Tensor:
+    """Sequences centred by channel, in deviations of the training rows: each channel's own, or one for all."""
+    x = np.stack(sequences)
+    mean, deviation = moments(x[train].reshape(-1, x.shape[-1]))
+    if one_unit:
+        _, deviation = moments((x[train] - mean).reshape(-1, 1))
+    return torch.from_numpy(standardise(x, mean, deviation))
+
+
+def list_recordings(folder: Path) -> list[Recording]:
+    """The recordings that have both files, sorted by person, action and trial; a file without its partner is named."""
+    named = {kind: _stems(folder, kind) for kind in ("Inertial", "Skeleton")}
+    for kind, other in (("Inertial", "Skeleton"), ("Skeleton", "Inertial")):
+        if alone := sorted(set(named[kind]) - set(named[other])):
+            missing = folder / other / f"{alone[0]}_{other.lower()}.mat"
+            raise FileNotFoundError(
+                f"{folder / kind / alone[0]}_{kind.lower()}.mat has no partner {missing}: copy it there, or remove both"
+            )
+    return sorted(named["Inertial"].values())
+
+
+def _stems(folder: Path, kind: str) -> dict[str, Recording]:
+    suffix = f"_{kind.lower()}.mat"
+    found = {}
+    for path in (folder / kind).glob("*.mat"):
+        stem = path.name.removesuffix(suffix)
+        match = _NAME.fullmatch(stem)
+        if match is None or not 1 <= int(match["action"]) <= len(ACTIONS):
+            raise ValueError(f"{path} must be named aA_sS_tT{suffix} with A from 1 to {len(ACTIONS)}")
+        found[stem] = Recording(int(match["subject"]), int(match["action"]), int(match["trial"]))
+    if not found:
+        raise FileNotFoundError(
+            f"there are no recordings aA_sS_tT{suffix} in {folder / kind}: unpack UTD-MHAD's {kind}.zip there"
+        )
+    return found
+
+
+@cache
+def read_recording(folder: Path, recording: Recording) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`[T, 6]` of the sensor and `[T', 60]` of the joints."""
+    path = folder / "Inertial" / f"{recording.stem}_inertial.mat"
+    inertial = read_mat(path, "d_iner")
+    if inertial.ndim != 2 or inertial.shape[1] != 6 or not len(inertial):
+        raise ValueError(f"{path}: `d_iner` must be [T, 6], got {inertial.shape}: copy the file again")
+    _check_finite(inertial, path)
+    path = folder / "Skeleton" / f"{recording.stem}_skeleton.mat"
+    skeleton = read_mat(path, "d_skel")
+    if skeleton.ndim != 3 or skeleton.shape[:2] != (JOINTS, 3) or not skeleton.shape[2]:
+        raise ValueError(f"{path}: `d_skel` must be [{JOINTS}, 3, T], got {skeleton.shape}: copy the file again")
+    _check_finite(skeleton, path)
+    centred = skeleton - skeleton[HIP]
+    return inertial.astype(np.float64), centred.transpose(2, 0, 1).reshape(-1, 3 * JOINTS).astype(np.float64)
+
+
+def _check_finite(x: NDArray[np.float64], path: Path) -> None:
+    if not np.isfinite(x).all():
+        raise ValueError(f"{path}: values must be finite, and are not: copy the file again")

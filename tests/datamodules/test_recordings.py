@@ -1,0 +1,227 @@
+"""Sets of recordings, on miniatures of their published layouts: what is read, how it is split, what is refused."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import loadmat, savemat
+
+from benchmark.conformance import check_dataset
+from datamodules.mosi import Mosi
+from datamodules.rows.resample import resample
+from datamodules.utd_mhad import HIP, UtdMhad
+from tests.datamodules.miniature_recordings import make_mosi, make_utd_mhad
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+class SmallUtd(UtdMhad):
+    sha256 = ""
+
+
+class SmallMosi(Mosi):
+    sha256 = ""
+
+
+def failures(name: str, cls: type) -> list[str]:
+    return [str(result) for result in check_dataset(name, cls) if not result.passed]
+
+
+def says(message: str, *parts: object) -> None:
+    """One sentence that names what is wrong, where."""
+    assert "\n" not in message and len(message) < 400
+    for part in parts:
+        assert str(part) in message
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 48, 100])
+def test_resampled_sequences_lie_on_straight_lines_between_frames(steps: int) -> None:
+    x = np.random.default_rng(steps).normal(size=(steps, 3))
+    found = resample(x, 48)
+    place = np.linspace(0, steps - 1, 48)
+    expected = np.stack([np.interp(place, np.arange(steps), x[:, c]) for c in range(3)], axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found[[0, -1]], x[[0, -1]], atol=1e-6)
+
+
+def test_nothing_cannot_be_resampled() -> None:
+    with pytest.raises(ValueError, match="must have a frame"):
+        resample(np.zeros((0, 3)), 4)
+
+
+# ---- UTD-MHAD --------------------------------------------------------------------------------------------------------
+
+
+def test_utd_mhad_keeps_the_contract(data: Path) -> None:
+    make_utd_mhad(data)
+    assert not failures("utd_mhad", SmallUtd)
+
+
+def test_utd_mhad_has_the_published_people_and_the_files_values(data: Path) -> None:
+    folder = make_utd_mhad(data)
+    datamodule = SmallUtd()
+    people = {name: sorted(set(split.group.tolist())) for name, split in datamodule.splits.items()}
+    assert people == {"train": [1, 3, 5], "val": [7], "test": [2, 4, 6, 8]}
+    train = [f"a{action}_s{subject}_t1" for subject in (1, 3, 5) for action in range(1, 5)]
+    assert datamodule.splits["train"].target.tolist() == [int(stem[1]) - 1 for stem in train]
+    joints = [loadmat(folder / "Skeleton" / f"{stem}_skeleton.mat")["d_skel"] for stem in train]
+    rows = np.stack([resample((x - x[HIP]).transpose(2, 0, 1).reshape(-1, 60), 48) for x in joints])
+    centred = rows - rows.mean(axis=(0, 1))
+    expected = torch.from_numpy(centred / np.sqrt((centred**2).mean())).float()  # all joints in one unit
+    torch.testing.assert_close(datamodule.splits["train"].inputs["skeleton"], expected, atol=1e-4, rtol=0)
+    inertial = datamodule.splits["train"].inputs["inertial"].flatten(0, 1)
+    torch.testing.assert_close(inertial.std(dim=0, unbiased=False), torch.ones(6), atol=1e-4, rtol=0)
+    assert datamodule.notes == ("utd_mhad: expected 861 recordings, the folder has 32",)
+
+
+def test_utd_mhad_without_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        UtdMhad().load()
+    says(str(caught.value), "UTD-MHAD", data)
+    (data / "UTD-MHAD" / "Inertial").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError) as caught:
+        UtdMhad().load()
+    says(str(caught.value), data / "UTD-MHAD" / "Inertial", "Inertial.zip")
+    monkeypatch.delenv("POLYMODAL_DATA")
+    with pytest.raises(FileNotFoundError, match="set POLYMODAL_DATA or give --data"):
+        UtdMhad().load()
+
+
+def test_utd_mhad_names_a_recording_without_its_partner(data: Path) -> None:
+    folder = make_utd_mhad(data)
+    gone = folder / "Inertial" / "a2_s3_t1_inertial.mat"
+    gone.unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        UtdMhad().load()
+    says(str(caught.value), gone, "a2_s3_t1_skeleton.mat", "copy it there")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"d_iner": np.zeros((5, 7))}, r"`d_iner` must be \[T, 6\], got \(5, 7\)"),
+        ({"other": np.zeros((5, 6))}, "must hold an array of numbers named `d_iner`"),
+        ({"d_iner": np.full((5, 6), np.nan)}, "values must be finite"),
+        ({"d_iner": np.array([["a", "b"]], dtype=object)}, "must hold an array of numbers"),
+    ],
+)
+def test_utd_mhad_refuses_other_arrays(data: Path, arrays: dict, said: str) -> None:
+    path = make_utd_mhad(data) / "Inertial" / "a1_s1_t1_inertial.mat"
+    savemat(path, arrays)
+    with pytest.raises(ValueError, match=said) as caught:
+        UtdMhad().load()
+    says(str(caught.value), path)
+
+
+def test_every_damaged_mat_is_named_or_read(data: Path) -> None:
+    path = make_utd_mhad(data, actions=1) / "Skeleton" / "a1_s1_t1_skeleton.mat"
+    whole, draw, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for number in range(300):
+        changed = bytearray(whole[: draw.integers(len(whole))] if number % 3 == 0 else whole)
+        for place in draw.integers(0, max(len(changed), 1), size=8 if number % 3 else 0):
+            changed[place] = draw.integers(256)
+        path.write_bytes(bytes(changed))
+        try:
+            SmallUtd(skeleton_length=4, inertial_length=4).load()
+        except (ValueError, FileNotFoundError) as error:
+            says(str(error).partition(":")[0], path)
+            refused += 1
+    assert refused > 200
+
+
+# ---- CMU-MOSI --------------------------------------------------------------------------------------------------------
+
+
+def test_mosi_keeps_the_contract(data: Path) -> None:
+    make_mosi(data)
+    assert not failures("mosi", SmallMosi)
+
+
+def test_mosi_keeps_videos_apart_and_reads_what_the_files_say(data: Path) -> None:
+    folder = make_mosi(data)
+    datamodule = SmallMosi(video=True, min_count=1)
+    groups = {name: set(split.group.tolist()) for name, split in datamodule.splits.items()}
+    assert not groups["train"] & groups["val"] and not groups["test"] & (groups["train"] | groups["val"])
+    assert len(set.union(*groups.values())) == 12 and len(groups["test"]) == 4
+    test = datamodule.splits["test"]
+    with (folder / "transcripts.csv").open(newline="") as file:
+        lines = list(csv.reader(file))[40:]
+    assert [datamodule.spell("text", row) for row in test.inputs["text"]] == [line[1].lower() for line in lines]
+    assert test.target.tolist() == [int(line[3]) for line in lines]
+    train = datamodule.splits["train"].inputs
+    for kind in ("audio", "video"):
+        torch.testing.assert_close(train[kind].mean(dim=0), torch.zeros(train[kind].shape[1]), atol=1e-4, rtol=0)
+    assert datamodule.task.names == ("text", "audio", "video")
+
+
+def test_the_face_of_mosi_is_an_option_with_a_warning(data: Path) -> None:
+    make_mosi(data)
+    assert SmallMosi().task.names == ("text", "audio")
+    assert not any("learnt with the training labels" in note for note in SmallMosi().notes)
+    assert any("learnt with the training labels" in note for note in SmallMosi(video=True).notes)
+    assert SmallMosi(video=True).suffix == "[video]"
+
+
+def test_words_of_mosi_are_learnt_from_training_rows_only(data: Path) -> None:
+    make_mosi(data)
+    datamodule = SmallMosi(min_count=1)
+    text = datamodule.task.modalities[0]
+    known = set(datamodule.words("text")[2 : text.known])
+    seen = {word for row in datamodule.splits["train"].inputs["text"] for word in datamodule.spell("text", row).split()}
+    assert known == seen and "number11" not in known
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("index_train.csv", lambda text: text.replace('"3"', '"999"', 1), r"line 4: must be a row of transcripts\.csv"),
+        ("transcripts.csv", lambda text: text.replace('"93"', '"93","x"', 1), "line 1: there must be 4 columns, got 5"),
+        ("transcripts.csv", lambda text: text.replace('"0"\n', '"?"\n', 1).replace('"0"\r', '"?"\r', 1), "0 or 1"),
+        ("audio_test0.csv", lambda text: text.partition("\n")[2], "has 19 rows, index_test.csv 20"),
+        ("audio_test0.csv", lambda text: '"nan"' + text[text.index(",") :], "line 1: values must be finite"),
+        ("audio_test0.csv", lambda text: '"x"' + text[text.index(",") :], "must hold numbers"),
+        ("audio_test0.csv", lambda text: "", "is empty"),
+    ],
+)
+def test_mosi_names_what_is_wrong(data: Path, name: str, change, said: str) -> None:
+    path = make_mosi(data) / name
+    path.write_text(change(path.read_text()))
+    with pytest.raises(ValueError, match=said) as caught:
+        SmallMosi().load()
+    says(str(caught.value))
+
+
+def test_mosi_without_a_file(data: Path) -> None:
+    folder = make_mosi(data)
+    (folder / "audio_test0.csv").unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        SmallMosi().load()
+    says(str(caught.value), folder / "audio_test0.csv")
+
+
+def test_labels_of_mosi_agree_in_all_files(data: Path) -> None:
+    path = make_mosi(data) / "audio_train0.csv"
+    first, _, rest = path.read_text().partition("\n")
+    flipped = first.rstrip()[:-2] + ("0" if first.rstrip()[-2] == "1" else "1") + '"'
+    path.write_text(flipped + "\n" + rest)
+    with pytest.raises(ValueError, match="line 1: its label is not the transcript's"):
+        SmallMosi().load()
+
+
+def test_a_video_of_mosi_is_in_one_split(data: Path) -> None:
+    folder = make_mosi(data)
+    with (folder / "transcripts.csv").open(newline="") as file:
+        labels = [line[3] for line in csv.reader(file)]
+    other = labels.index(labels[3], 40)  # of a test video, with the label that row 3 has
+    path = folder / "index_train.csv"
+    path.write_text(path.read_text().replace('"3"', f'"{other}"', 1))
+    with pytest.raises(ValueError, match="is in train and test"):
+        SmallMosi().load()
