@@ -9,17 +9,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 
 from benchmark.executors import local
 from benchmark.executors.pool import Settings
 from benchmark.matrix import parse
-from benchmark.plan import Cell, make_plan
+from benchmark.plan import make_plan
 from benchmark.runner import run_cell, write_failure
+from leaderboard.record import Cell
 from leaderboard.store import Store
 
 ROWS, MODALITIES, EPOCHS = 4000, 2, 5
@@ -56,7 +57,7 @@ def seconds(one: Cell) -> tuple[float, float]:
             record = run_cell(one, Store(results), checkpoint=False)
             found.append((time.process_time() - started, record.cost.get("sweep_seconds", 0.0)))
             if record.error:
-                raise RuntimeError(record.error["traceback"])
+                raise RuntimeError(record.error.traceback)
     return min(found)
 
 
@@ -83,7 +84,8 @@ class EmptyCells:
 
     def __init__(self, folder: Path) -> None:
         one = cell(folder, 2000, 2, "none")
-        self.cells = [replace(one, id=f"empty-{i}", method="empty", seed=i) for i in range(EMPTY)]
+        # Of other code than there is: refused at once, and recorded.
+        self.cells = [msgspec.structs.replace(one, seed=i, source="other") for i in range(EMPTY)]
 
     def rate(self, execute: object, folder: Path) -> float:
         """Cells per second after the first."""
