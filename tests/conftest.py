@@ -1,12 +1,18 @@
 """One torch thread per test process; under CI a skip fails, unless it needs a GPU."""
 
 import os
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from datamodules.corruptions.registry import corruptions
+from datamodules.registry import datasets
+from datamodules.targets import targets
+from methods.registry import methods
 
 torch.set_num_threads(1)
 # Timing never decides a test, and a run that failed can be repeated.
@@ -23,3 +29,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
             report.outcome = "failed"
             report.longrepr = f"skipped under CI: {reason}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def plugins_leave() -> Iterator[None]:
+    """What a plugin registers in a test is not there in the next."""
+    registries = (corruptions, datasets, methods, targets)
+    modules, loaded = set(sys.modules), [dict(registry._loaded) for registry in registries]
+    yield
+    plugins = [name for name in set(sys.modules) - modules if name.startswith("polymodal_plugin_")]
+    for name in plugins:
+        del sys.modules[name]
+    for registry, before in zip(registries, loaded, strict=True):
+        gone = [name for name, cls in registry._loaded.items() if name not in before and cls.__module__ in plugins]
+        for name in gone:
+            del registry._loaded[name]
