@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hashlib
 import io
+import math
 import multiprocessing
 import os
 import re
@@ -15,7 +16,6 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -23,9 +23,11 @@ import msgspec
 import numpy as np
 from filelock import FileLock
 
+from leaderboard import scores
 from leaderboard.record import InvalidRecord, Record
 
 _PREDICTED = "pred:"
+_EXPANSION = 2000  # times its size that a compressed file may hold; zip reaches about 1000
 _MANY = 1000  # records from which on several processes check them faster than one
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 
@@ -143,24 +145,14 @@ class Store:
         return {name: array for name, array in found.items() if name in names}
 
     def problem(self, record: Record) -> str | None:
-        """What is wrong with the predictions of a record; None if each condition has one for each row."""
+        """What is wrong with the predictions of a record; None if they give, for each condition, its score."""
         try:
             content = self.path(record.cell.id, ".npz").read_bytes()
             if hashlib.sha256(content).hexdigest() != record.predictions:
                 return "predictions are not those the record was written with"
-            shapes = _shapes(content)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            return _altered(record, _arrays(content))
+        except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
             return f"predictions cannot be read: {error}"
-        if "target" not in shapes:
-            return "predictions have no `target`"
-        rows = shapes["target"][0]
-        for condition in record.conditions:
-            shape = shapes.get(f"pred:{condition.id}")
-            if shape is None:
-                return f"no predictions for condition {condition.id}"
-            if shape[0] != rows:
-                return f"condition {condition.id}: {shape[0]} predictions for {rows} rows"
-        return None
 
     def scan(self) -> Reading:
         """Read every record of the folder, sorted by name.
@@ -258,35 +250,35 @@ def _unpacked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**arrays, **{f"{_PREDICTED}{name}": one for name, one in zip(ids.tolist(), stacked, strict=True)}}
 
 
-def _shapes(content: bytes) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of an `.npz`."""
+def _arrays(content: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an `.npz`, none of which may claim to be much larger than the file."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
-        members = {name.removesuffix(".npy"): file.read(name) for name in file.namelist()}
-    shapes = {name: _shape(_head(content)) for name, content in members.items()}
-    if "conditions" not in shapes:
-        return shapes
-    (named,), stacked = shapes.pop("conditions"), shapes.pop("pred")
-    if stacked[0] != named:
-        raise ValueError(f"{stacked[0]} predictions for {named} conditions")
-    return shapes | dict.fromkeys(_predicted(members["conditions"]), stacked[1:])
+        claimed = sum(member.file_size for member in file.infolist())
+    if claimed > _EXPANSION * len(content):
+        raise ValueError(f"{len(content)} bytes claim to hold {claimed}")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return _unpacked({name: arrays[name] for name in arrays.files})
 
 
-def _head(content: bytes) -> bytes:
-    """The header of an `.npy`: magic, version, the length of the description, the description."""
-    return content[: 10 + int.from_bytes(content[8:10], "little")] if content[6:7] == b"\x01" else content
-
-
-@lru_cache
-def _shape(head: bytes) -> tuple[int, ...]:
-    """The shape an `.npy` begins with. Cells of one dataset begin alike, and parsing is slow."""
-    content = io.BytesIO(head)
-    version = np.lib.format.read_magic(content)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(content)[0]
-
-
-@lru_cache
-def _predicted(content: bytes) -> tuple[str, ...]:
-    """The names of the predictions of packed conditions."""
-    ids = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    return tuple(f"{_PREDICTED}{name}" for name in ids.tolist())
+def _altered(record: Record, arrays: Mapping[str, np.ndarray]) -> str | None:
+    """What a record says that its predictions do not give."""
+    metric, target = record.cell.metric, arrays.get("target")
+    if target is None:
+        return "predictions have no `target`"
+    if len(target) != record.rows:
+        return f"the record says {record.rows} rows, the predictions have {len(target)}"
+    predicted = []
+    for condition in record.conditions:
+        own = arrays.get(f"{_PREDICTED}{condition.id}")
+        if own is None:
+            return f"no predictions for condition {condition.id}"
+        if len(own) != len(target):
+            return f"condition {condition.id}: {len(own)} predictions for {len(target)} rows"
+        predicted.append(own)
+    if not scores.supported(metric):
+        return None
+    for condition, score in zip(record.conditions, scores.score(metric, target, np.stack(predicted)), strict=True):
+        if not math.isclose(score, condition.score, rel_tol=1e-5, abs_tol=1e-5):
+            said = f"the record says {metric} {condition.score:.6g}"
+            return f"condition {condition.id}: {said}, its predictions give {score:.6g}"
+    return None

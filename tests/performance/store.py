@@ -1,4 +1,4 @@
-"""A results folder of 10,000 records: listing, validating and asking what is left to run take under five seconds each.
+"""A results folder of 10,000 records: listing, validating with every score taken again, and asking what is left to run.
 
 Run by `make performance`.
 """
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from leaderboard.record import Condition, Fitted, Measured
@@ -16,7 +17,7 @@ from leaderboard.store import Store
 from tests.records import changed, make_record
 
 RECORDS, ROWS, CLASSES = 10_000, 600, 10
-BOUND = 5.0
+BOUNDS = {"list and check all records": 5.0, "validate, with predictions": 10.0, "what is left to run": 5.0}
 
 
 def conditions() -> tuple[Measured, ...]:
@@ -51,9 +52,13 @@ def fill(folder: Path) -> Store:
     )  # fmt: skip
     target = rng.integers(0, CLASSES, ROWS)
     arrays = {"target": target, "row": np.arange(ROWS), "prob:clean": rng.random((ROWS, CLASSES), dtype=np.float32)}
+    right = []
     for condition in record.conditions:
         wrong = rng.random(ROWS) < 0.2
-        arrays[f"pred:{condition.id}"] = np.where(wrong, rng.integers(0, CLASSES, ROWS), target).astype(np.int8)
+        predicted = np.where(wrong, rng.integers(0, CLASSES, ROWS), target).astype(np.int8)
+        arrays[f"pred:{condition.id}"] = predicted
+        right.append(msgspec.structs.replace(condition, score=float((predicted == target).mean())))
+    record = changed(record, conditions=tuple(right))
     store = Store(folder)
     record = store.write(record, arrays)
     predictions = store.path(record.cell.id, ".npz").read_bytes()
@@ -77,8 +82,9 @@ def timed(name: str, work: Callable[[], int]) -> bool:
         if work() != RECORDS:
             raise RuntimeError(f"{name}: not all records were found")
         took.append(time.perf_counter() - started)
-    print(f"{name}: {min(took):.2f} s (bound {BOUND}) {'ok' if min(took) <= BOUND else 'MISSED'}")
-    return min(took) > BOUND
+    bound = BOUNDS[name]
+    print(f"{name}: {min(took):.2f} s (bound {bound}) {'ok' if min(took) <= bound else 'MISSED'}")
+    return min(took) > bound
 
 
 def main() -> int:
