@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.base import DataModule
-from datamodules.encoders.features import Features
-from datamodules.rows.incomplete import Incomplete
+from datamodules.bases.around import Around
 from methods.base import Method
 from methods.registry import methods
 from methods.wrapper import Base
@@ -61,7 +60,7 @@ def method_digest(cls: type[Method], options: Mapping[str, Any]) -> str:
 def protocol_digest(datamodule: DataModule) -> str:
     """Of the code that all methods share on a dataset."""
     layers = [datamodule]
-    while isinstance(layers[-1], Features | Incomplete):
+    while isinstance(layers[-1], Around):
         layers.append(layers[-1].base)
     return _join(
         [

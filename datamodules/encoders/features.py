@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName, Stored, hash_tensor
+from datamodules.bases.around import Around
 from datamodules.corruptions import corrupt, corruption_key, severities, version
 from datamodules.encoders import feature_cache
 from datamodules.encoders.feature_cache import Table, TableSpec
@@ -48,7 +49,7 @@ class FeatureRows(Gathered):
         return x if padding is None else x.masked_fill_(padding, 0.0)
 
 
-class Features(DataModule):
+class Features(Around):
     """A dataset with some modalities seen through pretrained encoders.
 
     A pooled modality becomes a vector; with tokens kept an image becomes the map of its patches and a text the sequence
@@ -63,8 +64,7 @@ class Features(DataModule):
     """
 
     def __init__(self, base: DataModule, encoders: Mapping[str, str], *, freeze: bool = True) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base)
         self.freeze = freeze
         for name in encoders:
             if name not in base.task.names:
@@ -76,24 +76,12 @@ class Features(DataModule):
 
     @property
     def suffix(self) -> str:
-        """What tells this dataset from its base on a board."""
-        shown = [self.base.suffix.strip("[]")] if self.base.suffix else []
-        shown += [f"{name}={encoder.label}" for name, encoder in self.encoders.items()]
-        return f"[{';'.join(shown + ['freeze=false'] * (not self.freeze))}]"
+        shown = [f"{name}={encoder.label}" for name, encoder in self.encoders.items()]
+        return self.suffix_with(*shown, *["freeze=false"] * (not self.freeze))
 
     @property
     def raw(self) -> Task:
         return self.base.task
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.base.notes
-
-    def words(self, modality: str) -> tuple[str, ...]:
-        return self.base.words(modality)
-
-    def spell(self, modality: str, value: Tensor) -> str:
-        return self.base.spell(modality, value)
 
     def describe(self) -> Task:
         task = self.base.task

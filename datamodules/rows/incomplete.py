@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from datamodules.base import DataModule, Split, SplitName
+from datamodules.bases.around import Around
 from datamodules.corruptions.every import missing
 from datamodules.options import Fraction
 from datamodules.registry import did_you_mean
 from datamodules.spec import Task
 
 
-class Incomplete(DataModule):
+class Incomplete(Around):
     """A dataset whose training and validation rows lack modalities at random; the test rows are as they were.
 
     Validation is what a run can select by, so it is as incomplete as the rows that are learnt from. What goes is fixed
@@ -30,8 +31,7 @@ class Incomplete(DataModule):
     """
 
     def __init__(self, base: DataModule, *, absent: Mapping[str, Fraction]) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base)
         for name in absent:
             if name not in base.task.names:
                 raise ValueError(f"`absent`: no modality {name!r}. {did_you_mean(name, base.task.names)}")
@@ -39,23 +39,8 @@ class Incomplete(DataModule):
 
     @property
     def suffix(self) -> str:
-        shown = [self.base.suffix.strip("[]")] if self.base.suffix else []
         rates = ",".join(f"{name}:{rate:g}" for name, rate in self.absent.items())
-        return f"[{';'.join([*shown, f'absent={rates}'])}]"
-
-    @property
-    def raw(self) -> Task:
-        return self.base.raw
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.base.notes
-
-    def words(self, modality: str) -> tuple[str, ...]:
-        return self.base.words(modality)
-
-    def spell(self, modality: str, value: Tensor) -> str:
-        return self.base.spell(modality, value)
+        return self.suffix_with(f"absent={rates}")
 
     def describe(self) -> Task:
         return self.base.task  # the same task, and the same noise on its test rows
