@@ -31,6 +31,7 @@ from leaderboard.store import Store
 from methods.base import Method, Output, Recipe
 from methods.concat import Concat
 from methods.registry import methods
+from tests.benchmark.conftest import ENVIRONMENT, FAULTY
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = ("concat", "tensor", "contrastive", "cca", "emma")  # to 1e-5 after 20 steps
@@ -162,24 +163,25 @@ class Lonely(Method):
 
 @pytest.mark.slow
 def test_a_run_on_two_devices_writes_the_record_of_one(
-    tmp_path: Path, plugin: Path, polymodal: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, polymodal: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a worker process, with a plugin; of three cells that fail, each says why, and the others go on."""
+    monkeypatch.setitem(ENVIRONMENT, "POLYMODAL_TEST_FOLDER", str(tmp_path))
     lonely = tmp_path / "lonely.py"
     lonely.write_text(LONELY)
     matrix = ["--datasets", "interactions_xor", "--set", "interactions_xor.rows=400", "--conditions", "missing",
               "--set", "recipe.epochs=2", "--set", "recipe.width=8", "--set", "recipe.batch_size=100",
-              "--set", "trainer.accelerator=cpu", "--no-baselines", "--workers", 1,
-              "--plugin", plugin, "--plugin", lonely]  # fmt: skip
-    one = polymodal("run", *matrix, "--methods", "well_behaved", "--results", tmp_path / "one")
+              "--set", "trainer.accelerator=cpu", "--no-baselines", "--workers", 1, "--seeds", 1,
+              "--plugin", FAULTY, "--plugin", lonely]  # fmt: skip
+    one = polymodal("run", *matrix, "--methods", "steady", "--results", tmp_path / "one")
     assert one.returncode == 0, one.stderr
-    two = polymodal("run", *matrix, "--methods", "well_behaved,raises,crashes,lonely", "--devices", 2,
+    two = polymodal("run", *matrix, "--methods", "steady,raises,dies,lonely", "--devices", 2,
                     "--logger", "csv", "--results", tmp_path / "two")  # fmt: skip
     assert two.returncode == 1, two.stderr
     (alone,) = Store(tmp_path / "one").scan().records
     records = {r.cell.method: r for r in Store(tmp_path / "two").scan().records}
     assert (alone.provenance["world_size"], alone.provenance["batch_size"]) == (1, {"global": 100, "per_device": 100})
-    shared = records["well_behaved"]
+    shared = records["steady"]
     assert shared.status == "ok" and shared.cell.id == alone.cell.id
     assert (shared.provenance["world_size"], shared.provenance["batch_size"]) == (2, {"global": 100, "per_device": 50})
     assert shared.cost["devices"] == 2 and shared.cost["train_seconds"] > 0
@@ -189,17 +191,17 @@ def test_a_run_on_two_devices_writes_the_record_of_one(
     raised = records["raises"].error
     assert raised.type == "RankFailed" and "RuntimeError: on purpose" in raised.message
     assert "in auxiliary" in raised.traceback  # where, in the rank
-    assert "SIGKILL" in (records["crashes"].error)["message"]
+    assert "SIGKILL" in records["dies"].error.message
     # The cause, not the broken connection that the other rank saw.
-    assert (records["lonely"].error)["message"] == "rank 1 of 2: RuntimeError: only here"
+    assert records["lonely"].error.message == "rank 1 of 2: RuntimeError: only here"
 
 
 @pytest.mark.slow
-def test_ranks_die_with_the_process_that_started_them(tmp_path: Path, plugin: Path) -> None:
+def test_ranks_die_with_the_process_that_started_them(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "benchmark.cli", "run", "--plugin", plugin, "--methods", "slow_one", "--datasets",
-               "interactions_xor", "--no-baselines", "--devices", 2, "--set", "trainer.accelerator=cpu", "--workers", 0,
-               "--results", tmp_path / "results"]  # fmt: skip
+    command = [sys.executable, "-m", "benchmark.cli", "run", "--plugin", FAULTY, "--methods", "takes_its_time",
+               "--datasets", "interactions_xor", "--no-baselines", "--seeds", 1, "--devices", 2, "--workers", 0,
+               "--set", "trainer.accelerator=cpu", "--results", tmp_path / "results"]  # fmt: skip
     process = subprocess.Popen(list(map(str, command)), env=environment, cwd=tmp_path)
     try:
         ranks = wait_for(lambda: found if len(found := children(process.pid)) == 2 else None)
