@@ -298,7 +298,8 @@ def test_fine_tuning_runs(cache: Path, pictures: Path, weights: Path, tmp_path: 
     environment = {**ENVIRONMENT, "POLYMODAL_CACHE": str(cache)}
     command = [sys.executable, "-m", "benchmark.cli", "run", "--plugin", pictures, "--workers", 0, "--weights", weights,
                "--methods", "concat", "--datasets", "few_pictures", "--seeds", 1, "--no-baselines",
-               "--conditions", "gaussian_noise", "--set", "few_pictures.image=timm:test_resnet", "--set", "few_pictures.freeze=false",
+               "--conditions", "gaussian_noise", "--set", "few_pictures.image=timm:test_resnet",
+               "--set", "few_pictures.freeze=false",
                "--set", "recipe.epochs=2", "--set", "recipe.width=8", "--set", "recipe.batch_size=12"]  # fmt: skip
     done = subprocess.run(
         [str(c) for c in command], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
