@@ -3,6 +3,7 @@
 Its commands parse, its plugin passes, its names exist, and no registered name is left out.
 """
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -84,6 +85,14 @@ def test_every_registered_name_is_in_a_table() -> None:
     for registry in (methods, datasets, corruptions):
         missing = [name for name in registry.names() if not re.search(rf"`{name}`", rows)]
         assert not missing, f"{registry.noun}s missing from the README's tables: {missing}"
+
+
+def test_the_page_of_methods_is_that_of_the_classes() -> None:
+    spec = importlib.util.spec_from_file_location("make_methods", ROOT / "docs" / "make_methods.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "stale: python docs/make_methods.py"
 
 
 def test_links_and_pictures_exist() -> None:
