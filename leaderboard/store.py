@@ -257,7 +257,8 @@ def _arrays(content: bytes) -> dict[str, np.ndarray]:
     if claimed > _EXPANSION * len(content):
         raise ValueError(f"{len(content)} bytes claim to hold {claimed}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return _unpacked({name: arrays[name] for name in arrays.files})
+        # Probabilities are most of the bytes, and no score is made of them.
+        return _unpacked({name: arrays[name] for name in arrays.files if not name.startswith("prob:")})
 
 
 def _altered(record: Record, arrays: Mapping[str, np.ndarray]) -> str | None:
