@@ -12,7 +12,7 @@ from datamodules.options import Count
 from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Output, Recipe, Stage, Wrapper, register
 from methods.functional.balance import blending_weights
-from methods.parts.decisions import Decisions, needs_own_encoders, present_rows_mean, row_losses
+from methods.parts.decisions import Decisions, present_rows_mean, row_losses
 from methods.parts.search import OneOf, Space
 
 SPLIT_KEY = 2020  # of the rows that are held out: the same in every run
@@ -160,5 +160,5 @@ class GradientBlending(Wrapper):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        reason = needs_own_encoders(cls, options) or super().applies_to(task, options)
+        reason = super().applies_to(task, options) or cls.needs_own_encoders(task, options)
         return reason or cls.needs_plain_training(task, options)

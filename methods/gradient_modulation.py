@@ -11,7 +11,7 @@ from datamodules.options import Fraction, NonNegative
 from datamodules.spec import Batch, Task
 from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.functional.balance import modulation
-from methods.parts.decisions import needs_own_encoders, row_losses
+from methods.parts.decisions import row_losses
 from methods.parts.search import Space, Uniform
 
 
@@ -90,4 +90,4 @@ class GradientModulation(Wrapper):
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
-        return needs_own_encoders(cls, options) or super().applies_to(task, options)
+        return super().applies_to(task, options) or cls.needs_own_encoders(task, options)

@@ -97,13 +97,30 @@ class Wrapper(Method):
     @classmethod
     def needs_plain_training(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         """The reason why not, for a wrapper that trains its base itself, on the task's loss: found without memory."""
-        base = cls.chosen_base(options)
+        first, *more = cls._sketch(task, options).stages()
+        if not more and first.solve is None and first.loss == "task" and first.terms is None:
+            return None
+        return f"needs a base that is trained in one stage on the task's loss, and {cls._named(options)} is not"
+
+    @classmethod
+    def needs_own_encoders(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        """The reason why not, for a wrapper that treats the encoders of its base one by one."""
+        sketch = cls._sketch(task, options)
+        try:
+            known = sketch.separable and bool(sketch.modality_encoders())
+        except AttributeError:  # of a modality that it does not encode
+            known = False
+        return None if known else f"needs a base with an encoder for each modality, and {cls._named(options)} has none"
+
+    @classmethod
+    def _sketch(cls, task: Task, options: Mapping[str, Any]) -> Method:
+        """The base, built where tensors cost nothing."""
         with torch.device("meta"):
-            built = base.build(task, Recipe())
-        first, *more = built.stages()
-        if more or first.solve is not None or first.loss == "terms" or first.terms is not None:
-            return f"needs a base that is trained in one stage on the task's loss, and {base.name!r} is not"
-        return None
+            return cls.chosen_base(options).build(task, Recipe())
+
+    @classmethod
+    def _named(cls, options: Mapping[str, Any]) -> str:
+        return repr(cls.chosen_base(options).name)
 
     @classmethod
     def chosen_base(cls, options: Mapping[str, Any]) -> Base:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from datamodules.spec import Batch, Task
-from methods.registry import methods
 
 
 class Decisions(nn.Module):
@@ -62,11 +57,3 @@ def weighted_decision(decisions: Tensor, weights: Tensor) -> Tensor:
 def needs_classes(task: Task) -> str | None:
     """The reason why a method whose confidence is a probability of the true class does not apply to a task."""
     return None if task.goal.classifies else "needs one true class per row (a multiclass task)"
-
-
-def needs_own_encoders(wrapper: type, options: Mapping[str, Any]) -> str | None:
-    """The reason why a wrapper that treats encoders one by one does not apply to its base."""
-    base = options.get("base", inspect.signature(wrapper).parameters["base"].default)
-    if methods.get(base.name).separable and base.name != "unimodal":
-        return None
-    return f"needs a base that encodes each modality by itself, and {base.name!r} does not"

@@ -62,3 +62,11 @@ def test_centres_refuse_a_base_whose_own_loss_needs_the_head_they_replace(base, 
     assert "trained on the task's loss" in cls.applies_to(on, {"base": base})
     with pytest.raises(ValueError, match="trained on the task's loss"):
         cls(on, RECIPE, base=base)
+
+
+@pytest.mark.parametrize("wrapper", ["gradient_blending", "gradient_modulation"])
+@pytest.mark.parametrize("base", ["cca", "early", "unimodal"])
+def test_who_treats_encoders_one_by_one_refuses_a_base_that_has_not_got_them(wrapper: str, base: str) -> None:
+    reason = methods.get(wrapper).applies_to(task(vectors()), {"base": Base(base)})
+    assert reason is not None and "an encoder for each modality" in reason
+    assert methods.get(wrapper).applies_to(task(vectors()), {"base": Base("concat")}) is None
