@@ -133,13 +133,9 @@ def build(evidence: Evidence, track: str) -> Board:
     """
     here = [r for r in evidence.records if r.cell.track == track]
     failed = [r for r in evidence.failed if r.cell.track == track]
-    names = sorted({r.cell.dataset for r in (*here, *failed)})
-    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
-    lost = {(r.cell.label, r.cell.dataset) for r in failed}
-    held: Held = {n: {} for n in names}
-    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
-        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
-    sides = {n: _side(own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+    held, baselines = _held(evidence, track)
+    names = list(held)
+    sides = _sides(evidence, held, baselines)
     labels = sorted({r.cell.label for r in (*here, *failed)})
     unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
     chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
@@ -180,15 +176,37 @@ def build_all(evidence: Evidence) -> tuple[Board, ...]:
     return tuple(build(evidence, t) for t in ("plain", "augmented") if t in tracks)
 
 
+def sides(evidence: Evidence, track: str) -> dict[str, Side]:
+    """Dataset -> its methods side by side, as the board of a track has them."""
+    return _sides(evidence, *_held(evidence, track))
+
+
+def _held(evidence: Evidence, track: str) -> tuple[Held, dict[str, Baselines]]:
+    here = [r for r in evidence.records if r.cell.track == track]
+    failed = [r for r in evidence.failed if r.cell.track == track]
+    names = sorted({r.cell.dataset for r in (*here, *failed)})
+    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    lost = {(r.cell.label, r.cell.dataset) for r in failed}
+    held: Held = {n: {} for n in names}
+    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
+        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
+    return held, baselines
+
+
+def _sides(evidence: Evidence, held: Held, baselines: Mapping[str, Baselines]) -> dict[str, Side]:
+    return {n: _side(n, own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+
+
 def _control(dataset: str, held: Held, baselines: Baselines) -> tuple[Record, ...]:
     """The control of this track; where it has none, that of the plain one."""
     own = any(CONTROL in records for records in held.values())
     return held[dataset].get(CONTROL, ()) if own else tuple(baselines.concat.values())
 
 
-def _side(own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
+def _side(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
     methods = {**own, CONTROL: control} if control else own
-    return panels.side(methods, control or [r for several in own.values() for r in several], evidence.stores)
+    reference = control or [r for several in own.values() for r in several]
+    return panels.side(methods, reference, evidence.stores, evidence.priors.get(name, {}))
 
 
 def _chosen(baselines: Baselines, own: Mapping[str, Sequence[Record]]) -> str | None:
