@@ -222,14 +222,11 @@ def _priors(parts: Iterable[Part]) -> dict[str, Any]:
 def _sealed(table: pa.Table, about: About) -> bytes:
     """The bytes of the file, among them the hash of all the others."""
     buffer = io.BytesIO()
-    packed = ["lines.list.element.rows"]
     with pq.ParquetWriter(
         buffer,
         table.schema,
         compression="zstd",
         compression_level=19,
-        # What repeats is said once; what does not, is told byte by byte, the alike together.
-        use_dictionary=[n for n in _leaves() if n not in packed],
         store_schema=False,
         write_statistics=False,
     ) as writer:
@@ -239,14 +236,6 @@ def _sealed(table: pa.Table, about: About) -> bytes:
     assert content.count(_MARK + _BLANK) == 1
     digest = hashlib.sha256(content).hexdigest().encode()
     return content.replace(_MARK + _BLANK, _MARK + digest)
-
-
-def _leaves() -> list[str]:
-    numbers = [
-        f"{name}.key_value.{part}" for name in ("metrics", "calibration", "summary", "cost") for part in ("key",)
-    ]
-    plain = [f.name for f in COLUMNS if pa.types.is_string(f.type)]
-    return [*plain, *numbers, "scores.list.element", "lines.list.element.key"]
 
 
 def _opened(content: bytes) -> tuple[About, pa.Table]:
@@ -283,7 +272,8 @@ def _about(text: bytes) -> About:
         version = found["format"]
         if version != FORMAT or found["record"] != RECORD:
             raise InvalidExport(
-                f"is of format {version} with records of schema {found['record']}, this version reads {FORMAT} and {RECORD}"
+                f"is of format {version} with records of schema {found['record']}, this version reads format {FORMAT} "
+                f"with schema {RECORD}"
             )
         return msgspec.convert(found, About)
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:

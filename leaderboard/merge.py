@@ -1,4 +1,4 @@
-"""From results folders and exports to the records one board may compare: nothing unreadable, nothing of two versions averaged."""
+"""From results to the records one board may compare: nothing unreadable, nothing of two versions averaged."""
 
 from __future__ import annotations
 

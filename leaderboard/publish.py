@@ -159,7 +159,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.chmod(name, 0o644)
+        Path(name).chmod(0o644)  # a temporary file is its owner's alone
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
