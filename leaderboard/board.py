@@ -15,9 +15,9 @@ from leaderboard.panels import Side
 from leaderboard.ranking import PILLARS, Ranking, Standing, rank
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve
+from leaderboard.showing import Shown
 from leaderboard.stats import Across, Estimate
 
-CONTROL = "concat"
 BEST_UNIMODAL = "best unimodal"
 RANKED_SEEDS = 5
 
@@ -96,7 +96,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Board:
+class Board(Shown):
     """Everything there is to say of one track.
 
     Attributes:
@@ -105,6 +105,7 @@ class Board:
         resolves: Pillar -> the smallest advantage this board shows with 80 % power.
         across: Pillar -> the tests across datasets, or why there are none.
         notes: What was set aside, what could not be done.
+        control: Label of the method that all are compared with.
     """
 
     track: str
@@ -114,6 +115,7 @@ class Board:
     resolves: Mapping[str, float | None]
     across: Mapping[str, Across]
     notes: tuple[str, ...]
+    control: str
 
     def order(self, pillar: str) -> list[Standing]:
         """The methods with a place in a pillar, best first."""
@@ -135,11 +137,11 @@ def build(evidence: Evidence, track: str) -> Board:
     failed = [r for r in evidence.failed if r.cell.track == track]
     held, baselines = _held(evidence, track)
     names = list(held)
-    sides = _sides(evidence, held, baselines)
+    sides = _sides(evidence, held)
     labels = sorted({r.cell.label for r in (*here, *failed)})
     unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
     chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
-    rankings = _rankings(sides, [m for m in labels if m not in unimodal], chosen, held)
+    rankings = _rankings(sides, [m for m in labels if m not in unimodal], chosen, held, evidence.control)
     taken = {n: panels.estimates(own, sides[n], baselines[n]) for n, own in held.items() if own}
     best = {n: {m: _best(m, n, chosen[n], rankings) for m in own} for n, own in held.items()}
     entries = {
@@ -166,7 +168,8 @@ def build(evidence: Evidence, track: str) -> Board:
         all(d.seeds >= RANKED_SEEDS for d in datasets),
         {p: rankings[p].resolves for p in PILLARS},
         {p: rankings[p].across for p in PILLARS},
-        tuple(board_notes.notes(evidence, here, failed, sides, baselines, CONTROL)),
+        tuple(board_notes.notes(evidence, here, failed, sides, baselines, evidence.control)),
+        evidence.control,
     )
 
 
@@ -178,7 +181,7 @@ def build_all(evidence: Evidence) -> tuple[Board, ...]:
 
 def sides(evidence: Evidence, track: str) -> dict[str, Side]:
     """Dataset -> its methods side by side, as the board of a track has them."""
-    return _sides(evidence, *_held(evidence, track))
+    return _sides(evidence, _held(evidence, track)[0])
 
 
 def _held(evidence: Evidence, track: str) -> tuple[Held, dict[str, Baselines]]:
@@ -193,18 +196,22 @@ def _held(evidence: Evidence, track: str) -> tuple[Held, dict[str, Baselines]]:
     return held, baselines
 
 
-def _sides(evidence: Evidence, held: Held, baselines: Mapping[str, Baselines]) -> dict[str, Side]:
-    return {n: _side(n, own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+def _sides(evidence: Evidence, held: Held) -> dict[str, Side]:
+    return {n: _side(n, own, _control(n, held, evidence), evidence) for n, own in held.items() if own}
 
 
-def _control(dataset: str, held: Held, baselines: Baselines) -> tuple[Record, ...]:
+def _control(dataset: str, held: Held, evidence: Evidence) -> tuple[Record, ...]:
     """The control of this track; where it has none, that of the plain one."""
-    own = any(CONTROL in records for records in held.values())
-    return held[dataset].get(CONTROL, ()) if own else tuple(baselines.concat.values())
+    name = evidence.control
+    if any(name in records for records in held.values()):
+        return held[dataset].get(name, ())
+    return tuple(
+        r for r in evidence.records if (r.cell.label, r.cell.dataset, r.cell.track) == (name, dataset, "plain")
+    )
 
 
 def _side(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
-    methods = {**own, CONTROL: control} if control else own
+    methods = {**own, evidence.control: control} if control else own
     reference = control or [r for several in own.values() for r in several]
     return panels.side(methods, reference, evidence.stores, evidence.priors.get(name, {}))
 
@@ -215,7 +222,7 @@ def _chosen(baselines: Baselines, own: Mapping[str, Sequence[Record]]) -> str | 
 
 
 def _rankings(
-    sides: Mapping[str, Side], names: Sequence[str], chosen: Mapping[str, str | None], held: Held
+    sides: Mapping[str, Side], names: Sequence[str], chosen: Mapping[str, str | None], held: Held, control: str
 ) -> dict[str, Ranking]:
     found: dict[str, Ranking] = {}
     for pillar, measure in PILLARS.items():
@@ -225,13 +232,13 @@ def _rankings(
             if own is None or not side.normal:
                 continue
             kept = set(own.methods)
-            if pillar == "robust" and CONTROL in own.methods:
+            if pillar == "robust" and control in own.methods:
                 # Who is near chance has nothing to lose, and would lead.
                 trivial = next(r.trivial for several in held[n].values() for r in several)
-                kept = pillars.strong(side.panels["clean"], trivial or 0.0, CONTROL)
+                kept = pillars.strong(side.panels["clean"], trivial or 0.0, control)
             renamed = {BEST_UNIMODAL if m == chosen[n] else m: s for m, s in own.methods.items() if m in kept}
             shown[n] = Panel(renamed, own.prior, own.unit)
-        found[pillar] = rank(shown, [*names, BEST_UNIMODAL], CONTROL)
+        found[pillar] = rank(shown, [*names, BEST_UNIMODAL], control)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -36,6 +36,7 @@ class Evidence:
         not_applicable: (label, dataset) -> why the method was not run there.
         priors: Of the variance over seeds, frozen with reference results; where there are none they are fitted to the
             methods of the board.
+        control: Label of the method that all are compared with.
     """
 
     records: tuple[Record, ...]
@@ -44,6 +45,7 @@ class Evidence:
     notes: tuple[str, ...]
     not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     priors: Priors = field(default_factory=dict)
+    control: str = "concat"
 
 
 def gather(
@@ -52,6 +54,7 @@ def gather(
     skip_invalid: bool = False,
     setting: Setting | None = None,
     beside: Sequence[str | Path] = (),
+    cells: Collection[str] | None = None,
 ) -> Evidence:
     """Read and merge results.
 
@@ -62,11 +65,13 @@ def gather(
         setting: Methods at their defaults, or tuned; None: the defaults, unless all are tuned.
         beside: Published exports that `sources` are to stand beside: what was not measured as they were is set aside,
             and the variance that is usual over seeds is theirs.
+        cells: Only these of `sources`; None: all.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
     found, reasons, notes = _read(sources, skip_invalid)
+    found = [pair for pair in found if cells is None or pair[0].cell.id in cells]
     priors: Priors = {}
     exports: list[Export] = []
     if beside:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from leaderboard import measures
-from leaderboard.board import CONTROL, Board, Dataset, Row
+from leaderboard.board import Board, Dataset, Row
 from leaderboard.comparison import Comparison
 from leaderboard.ranking import PILLARS
 from leaderboard.robustness import LEVELS, curves
@@ -144,7 +144,7 @@ def advantages(board: Board, pillar: str) -> Figure | None:
             axes.hlines(y, s.low, s.high, color=COLOURS[0], lw=3, alpha=0.35)
         axes.plot([s.advantage], [y], "o", color=COLOURS[0], mfc=COLOURS[0] if s.best else "white", ms=4)
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_xlabel(f"advantage over {CONTROL}, {pillar} (95 % interval)")
+    axes.set_xlabel(f"advantage over {board.control}, {pillar} (95 % interval)")
     axes.set_yticks(range(len(standings)), [s.method for s in standings])
     axes.set_ylim(len(standings) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
@@ -182,7 +182,7 @@ def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
     """Colours for the leaders of the pillars and concat; the rest stays grey."""
     labels = [r.label for r in rows]
     ranked = [m for p in PILLARS for m in [s.method for s in board.order(p) if s.method in labels][:2]]
-    chosen = list(dict.fromkeys([*ranked, *(m for m in (CONTROL,) if m in labels), *labels]))[:_HIGHLIGHTED]
+    chosen = list(dict.fromkeys([*ranked, *(m for m in (board.control,) if m in labels), *labels]))[:_HIGHLIGHTED]
     return dict(zip(chosen, COLOURS, strict=False))
 
 

@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from leaderboard.answer import answer
-from leaderboard.board import CONTROL, Board, Entry, Row
+from leaderboard.board import Board, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
 from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
@@ -70,7 +70,7 @@ def table(board: Board, view: str = "overview") -> Table:
     columns: list[tuple[str, Callable[[Row], Cell]]] = []
     if main in found:
         columns += _order_columns(board, main)
-    columns += [(f"{p.capitalize()}\nadvantage", partial(_advantage, pillar=p)) for p in found if p != main]
+    columns += [(f"{p.capitalize()}\nadvantage", partial(_advantage, pillar=p, control=board.control)) for p in found if p != main]
     for name in names:
         for m in shown if single else shown[:1]:
             columns.append((m.title if single else f"{name}\n{m.title}", partial(_cell, dataset=name, measure=m)))
@@ -91,11 +91,11 @@ def _order_columns(board: Board, pillar: str) -> list[tuple[str, Callable[[Row],
     columns: list[tuple[str, Callable[[Row], Cell]]] = []
     if board.ranked:
         columns.append(("#", lambda row: Cell(str(s.place) if (s := row.standings.get(pillar)) else HOLE)))
-    columns.append((f"{pillar.capitalize()}\nadvantage", partial(_advantage, pillar=pillar)))
+    columns.append((f"{pillar.capitalize()}\nadvantage", partial(_advantage, pillar=pillar, control=board.control)))
     if any(s.on < s.of for r in board.rows if (s := r.standings.get(pillar))):
         columns.append(("On", lambda row: Cell(f"{s.on} of {s.of}" if (s := row.standings.get(pillar)) else HOLE)))
     if len(board.datasets) > 1:
-        columns.append(("W/T/L", partial(_tally, pillar=pillar)))
+        columns.append(("W/T/L", partial(_tally, pillar=pillar, control=board.control)))
     return columns
 
 
@@ -114,18 +114,18 @@ def advantage(standing: Standing) -> str:
     return f"{standing.advantage:+.3f}{half}"
 
 
-def _advantage(row: Row, pillar: str) -> Cell:
+def _advantage(row: Row, pillar: str, control: str) -> Cell:
     standing = row.standings.get(pillar)
     if standing is None:
         return Cell(HOLE)
-    if row.label == CONTROL:
+    if row.label == control:
         return Cell("control", standing.best)
     return Cell(advantage(standing), standing.best)
 
 
-def _tally(row: Row, pillar: str) -> Cell:
+def _tally(row: Row, pillar: str, control: str) -> Cell:
     standing = row.standings.get(pillar)
-    if standing is None or row.label == CONTROL:
+    if standing is None or row.label == control:
         return Cell(HOLE)
     return Cell(f"{standing.wins}/{standing.ties}/{standing.losses}")
 
@@ -174,9 +174,9 @@ def _legend(board: Board, shown: Sequence[Measure], found: Sequence[str]) -> tup
     lines: list[str] = []
     if found:
         lines.append(
-            f"Advantage: mean over a method's datasets of its chance-normalised difference from {CONTROL}, ± half its "
+            f"Advantage: mean over a method's datasets of its chance-normalised difference from {board.control}, ± half its "
             "95 % interval over seeds and rows: about these datasets. W/T/L: datasets won, tied, lost against "
-            f"{CONTROL}, 5 % each. *: may be the best of all that have the same datasets (95 % for all at once)."
+            f"{board.control}, 5 % each. *: may be the best of all that have the same datasets (95 % for all at once)."
         )
         gaps = [f"{board.resolves[p]:.3f} ({p})" for p in found if board.resolves[p] is not None]
         if gaps:

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from leaderboard import measures
 from leaderboard.answer import answer
-from leaderboard.board import CONTROL, Board, Dataset, Entry, Row
+from leaderboard.board import Board, Dataset, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
 from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
@@ -28,7 +28,7 @@ def payload(boards: Sequence[Board]) -> dict[str, Any]:
         "measures": {m.name: {"title": m.title, "help": m.help, "better": m.better} for m in shown},
         "slices": {view: [m for m in names if m in used] for view, names in SLICES.items()},
         "pillars": list(PILLARS),
-        "control": CONTROL,
+        "control": boards[0].control if boards else "",
         "finished": max(finished, default=""),
         "boards": [_board(b) for b in boards],
     }
@@ -56,7 +56,7 @@ def _pins(board: Board) -> list[str]:
     """Methods the charts colour at first: the leaders of the pillars and concat, else whatever there is."""
     leaders = [s.method for p in PILLARS for s in board.order(p)[:2]]
     known = [r.label for r in board.rows]
-    wanted = [*leaders, *(m for m in (CONTROL,) if m in known), *known]
+    wanted = [*leaders, *(m for m in (board.control,) if m in known), *known]
     return list(dict.fromkeys(wanted))[:5]
 
 
