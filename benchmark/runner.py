@@ -117,7 +117,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         "peak_memory_mb": max(peak(device), trained.peak_mb),
         **latency(method, datamodule.ordered(cell.split), device),
     }
-    train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
+    train, val, measured = (datamodule.splits[split] for split in ("train", "val", cell.split))
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
     notes = [*datamodule.notes, *distributed.notes(method, options)]
     content = datamodule.content_hash if cell.split == "test" else ""  # a trial does not even hash test rows
@@ -126,6 +126,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         status="ok",
         schema=SCHEMA,
         trivial=task.goal.trivial(train.target, measured.target, measured.gallery),
+        trivial_validation=task.goal.trivial(train.target, val.target, val.gallery),
         rows=len(measured.target),
         conditions=swept.conditions,
         summary=finite(summary),

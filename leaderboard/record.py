@@ -152,7 +152,12 @@ class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 
     Attributes:
         best_epoch: Whose weights were kept, and `best_score` of `monitor` then; None for what is solved, not trained.
+        monitor: What the epoch was chosen by, on validation rows: "val/accuracy", "val/task_loss" (the task's loss,
+            where these rows are few), "val/loss" (the stage's own). Empty where the last epoch is taken.
         history: Losses and scores after each epoch; None is a number that was not finite.
+        cap: Epochs that the stage could have had.
+        batch_size: Rows of a step.
+        score: The task's metric on validation rows, in the epoch whose weights were kept.
     """
 
     name: str
@@ -163,6 +168,16 @@ class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     best_score: float | None = None
     monitor: str = ""
     history: tuple[dict[str, float | None], ...] = ()
+    cap: Natural = 0
+    batch_size: Natural = 0
+    score: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Not of a stage that was still getting better when its epochs were over: best in the last tenth of them."""
+        if self.best_epoch is None or not self.monitor or self.epochs < self.cap:
+            return True
+        return self.best_epoch < self.cap - math.ceil(self.cap / 10)
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,7 +192,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     """A cell and everything measured of it.
 
     Attributes:
-        trivial: The score of the trivial predictor on the test split, which has `rows` rows.
+        trivial: The score of the trivial predictor on the test split, which has `rows` rows; `trivial_validation` is
+            its score on the validation split.
         conditions: Scores, the clean one first. Empty when the cell failed.
         predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
         summary: Numbers measured once per cell (held-out correlations, collapse).
@@ -190,6 +206,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     status: Literal["ok", "failed"]
     schema: int
     trivial: float | None = None
+    trivial_validation: float | None = None
     rows: Natural = 0
     conditions: tuple[Measured, ...] = ()
     predictions: str = ""
@@ -203,6 +220,25 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     def clean(self) -> float:
         """The clean score."""
         return self.conditions[0].score
+
+    @property
+    def converged(self) -> bool:
+        """Whether every stage of the training has converged; what is solved always has."""
+        return all(stage.converged for stage in self.training)
+
+    @property
+    def steps(self) -> int:
+        """Of all stages together: what the training spent of its budget."""
+        return sum(stage.steps for stage in self.training)
+
+    @property
+    def above_trivial(self) -> bool | None:
+        """Whether the trained model beats the trivial predictor on validation rows; None if nobody has looked."""
+        scores = [stage.score for stage in self.training if stage.score is not None]
+        if not scores or self.trivial_validation is None:
+            return None
+        sign = 1 if self.cell.higher_is_better else -1
+        return sign * scores[-1] > sign * self.trivial_validation
 
     def to_json(self) -> str:
         """The record as JSON, in which a number that is not finite is null."""
