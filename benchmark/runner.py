@@ -16,6 +16,7 @@ from benchmark import distributed
 from benchmark.build import build_dataset, build_method
 from benchmark.cost import latency, peak, reset_peak, trainable
 from benchmark.evaluate import sweep
+from benchmark.fills import choose_filling
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.loggers import Log, check_logger
 from benchmark.options import resolve
@@ -105,7 +106,8 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     method = build_method(cell.method, cell.options, task, cell.recipe)
     trained = _train(cell, method, datamodule, options, log)
     started = time.perf_counter()
-    swept = sweep(method, datamodule, cell.conditions, device, cell.split)
+    filling = choose_filling(method, datamodule, cell.conditions, device)
+    swept = sweep(method, datamodule, cell.conditions, device, cell.split, filling)
     ended = time.perf_counter()
     summary = method.summary(*(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split)))
     cost = {
@@ -128,6 +130,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         trivial=task.goal.trivial(train.target, measured.target, measured.gallery),
         rows=len(measured.target),
         conditions=swept.conditions,
+        fill=None if filling is None else filling.chosen,
         summary=finite(summary),
         training=trained.stages,
         cost=finite(cost),
