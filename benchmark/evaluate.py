@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmark.conditions import befalling
 from benchmark.tally import Tally
 from datamodules.base import Batches, DataModule, SplitName
-from datamodules.corruptions import Draw, catalogue, corruption_key, drop_modalities, severities
+from datamodules.corruptions import Draw, corruption_key, drop_modalities, joint, levels
 from datamodules.corruptions.every import donors
 from datamodules.corruptions.noise import remembered
 from datamodules.spec import Batch, Modality
@@ -134,7 +134,7 @@ def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[
     The corruptions that the joint condition unites are one group, severity by severity, singles before the joint that
     reuses their tokens: those of one severity are kept.
     """
-    united = {(m.name, catalogue(m.kind)[0]) for m in datamodule.raw.modalities}
+    united = {(m.name, joint(m, datamodule.raw.name)) for m in datamodule.raw.modalities}
 
     def key(c: Condition) -> tuple[str, str, int, bool]:
         modality, corruption = c.modality or "", c.corruption or c.kind
@@ -217,8 +217,8 @@ class _View:
 
     def _changed(self, condition: Condition) -> dict[str, str]:
         """Modality -> the corruption that befalls it."""
-        raw = self.datamodule.raw.modalities
-        return {m.name: corruption for m in raw if (corruption := befalling(condition, m)) is not None}
+        raw = self.datamodule.raw
+        return {m.name: name for m in raw.modalities if (name := befalling(condition, m, raw.name)) is not None}
 
     def _present(self, condition: Condition) -> Tensor:
         present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
@@ -249,7 +249,7 @@ class _View:
                 return {name: _rows_of(self.table[name], self._donors(modality, severity))}
             x = self.datamodule.corrupted(self.batch, self.split, name, corruption, severity)
             made = self._encode_changed(name, x) if encoded else {name: x}
-            if corruption != catalogue(modality.kind)[0]:
+            if corruption != joint(modality, self.datamodule.raw.name):
                 return made
             self._kept[key] = made
         return self._kept[key]
@@ -258,7 +258,7 @@ class _View:
         """The row whose input each row has when misaligned."""
         raw = self.datamodule.raw
         key = corruption_key(raw.name, raw.version, self.split, modality.name, "misaligned")
-        share = severities("misaligned", modality.kind)[severity - 1]
+        share = levels("misaligned", modality, raw.name)[severity - 1]
         assert isinstance(share, float)
         return donors(len(self.table[modality.name].x), share, Draw(key, self.batch.row, modality))
 

@@ -14,6 +14,8 @@ import torch
 
 from benchmark import distributed
 from benchmark.build import build_dataset, build_method
+from benchmark.conditions import notes as condition_notes
+from benchmark.conditions import versions
 from benchmark.cost import latency, peak, reset_peak, trainable
 from benchmark.evaluate import sweep
 from benchmark.fills import choose_filling
@@ -121,7 +123,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     }
     train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
-    notes = [*datamodule.notes, *distributed.notes(method, options)]
+    notes = [*datamodule.notes, *distributed.notes(method, options), *condition_notes(cell.conditions, datamodule.raw)]
     content = datamodule.content_hash if cell.split == "test" else ""  # a trial does not even hash test rows
     record = Record(
         cell=cell,
@@ -171,6 +173,7 @@ def _check_code(cell: Cell, datamodule: DataModule) -> None:
         "the method": (method_digest(cls, resolve(cell.method, cls, cell.options, cell.method)), cell.source),
         "the protocol or the dataset's code": (protocol_digest(datamodule), cell.protocol),
         "the data": (datamodule.task.version, cell.dataset_version),
+        "a corruption": (versions(cell.conditions, datamodule.raw), cell.corruptions),
     }
     changed = [what for what, (here, planned) in now.items() if here != planned]
     if changed:
