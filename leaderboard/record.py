@@ -14,6 +14,7 @@ SCHEMA = 2
 
 Numbers = dict[str, float]
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
+Fill = Literal["zero", "mean", "mask"]
 Natural = Annotated[int, Meta(ge=0)]
 
 
@@ -61,7 +62,9 @@ class Measured(Condition, frozen=True, kw_only=True):
         metrics: Further metrics of the task (macro F1, recall at 5, ...).
         calibration: NLL, Brier score and expected calibration error, for targets that have probabilities.
         weights: Mean weight the method gave each modality (in the order of `Cell.modalities`), or None.
-        diagnostics: Numbers the method reports about itself under this condition.
+        diagnostics: Numbers the method reports about itself under this condition; `error_auroc` is that of the
+            uncertainty it declares, against its errors.
+        fills: With modalities absent, the score by what filled their encodings; `Record.fill` says which is `score`.
     """
 
     score: float
@@ -69,6 +72,12 @@ class Measured(Condition, frozen=True, kw_only=True):
     calibration: Numbers = {}
     weights: tuple[float, ...] | None = None
     diagnostics: Numbers = {}
+    fills: dict[Fill, float] = {}
+
+
+def is_missing(condition: Condition) -> bool:
+    """Whether a condition takes modalities away."""
+    return condition.kind in ("missing", "missing_rate")
 
 
 class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,6 +204,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         trivial: The score of the trivial predictor on the test split, which has `rows` rows; `trivial_validation` is
             its score on the validation split.
         conditions: Scores, the clean one first. Empty when the cell failed.
+        fill: What stands for the encoding of a modality that a condition takes away, chosen on validation rows: zero,
+            or its mean over the training rows; a method that masks what is absent keeps its mask.
         predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
         summary: Numbers measured once per cell (held-out correlations, collapse).
         training: One entry per stage.
@@ -209,6 +220,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     trivial_validation: float | None = None
     rows: Natural = 0
     conditions: tuple[Measured, ...] = ()
+    fill: Fill | None = None
     predictions: str = ""
     summary: Numbers = {}
     training: tuple[Fitted, ...] = ()
@@ -284,6 +296,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         for condition in self.conditions:
             if not math.isfinite(condition.score):
                 raise InvalidRecord(f"condition {condition.id}: score {condition.score!r} is not a finite number")
+            if condition.fills and (self.fill is None or condition.fills.get(self.fill) != condition.score):
+                raise InvalidRecord(f"condition {condition.id}: the score is not that of the chosen fill {self.fill!r}")
 
 
 def finite(numbers: Mapping[str, float]) -> Numbers:
