@@ -135,6 +135,7 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
         "conditions": wanted,
         "corruptions": conditions.versions(wanted, datamodule.raw),
         "modalities": task.names,
+        "inputs": tuple(f"{m.kind} {'x'.join(map(str, m.shape))}" for m in task.modalities),
         "target": task.target,
         "metric": task.metric,
         "higher_is_better": higher_is_better(task.metric),

@@ -18,6 +18,8 @@ from leaderboard.merge import BoardError, Evidence
 from leaderboard.moderated import summarise
 from leaderboard.record import Condition, Record
 
+_FROZEN = {"clean": "clean", "robust": "drop"}  # kind of difference -> the measure it is of; the others are of no board
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -170,6 +172,7 @@ class _Pair:
             if r.cell.dataset == self.dataset:
                 others.setdefault((r.cell.label, r.cell.track), []).append(r)
         self.every = list(others.values())
+        self.frozen = evidence.priors.get(self.dataset, {})
 
     def _values(self, record: Record, ids: Sequence[str], evidence: Evidence) -> np.ndarray | None:
         """What each row adds to the score under each condition, `[conditions, N]`."""
@@ -185,7 +188,8 @@ class _Pair:
             label: summarise(np.stack([self._weighted(r, own[r.cell.seed], weights) for r in several]), self.groups)
             for label, several, own in zip(self.labels, self.records, self.values, strict=True)
         }
-        panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, self._prior(weights))
+        prior = self.frozen.get(_FROZEN.get(kind, "")) or self._prior(weights)
+        panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, prior)
         a, b = self.labels
         effect = panel.difference(a, b)
         return _Line(self.dataset, self.metric, kind, what, summaries[a].mean, summaries[b].mean, effect)

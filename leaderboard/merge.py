@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from leaderboard import not_applicable
 from leaderboard.record import Record
 from leaderboard.store import Store
+from leaderboard.variance_prior import Priors
 
 
 class BoardError(ValueError):
@@ -28,6 +29,8 @@ class Evidence:
         stores: Cell id -> the folder its predictions are in.
         notes: What was set aside, and why; shown under every table.
         not_applicable: (label, dataset) -> why the method was not run there.
+        priors: Of the variance over seeds, frozen with reference results; where there are none they are fitted to the
+            methods of the board.
     """
 
     records: tuple[Record, ...]
@@ -35,6 +38,7 @@ class Evidence:
     stores: dict[str, Store]
     notes: tuple[str, ...]
     not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    priors: Priors = field(default_factory=dict)
 
 
 def gather(

@@ -17,6 +17,7 @@ from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
 from leaderboard.stats import Estimate
 from leaderboard.store import Store
+from leaderboard.variance_prior import Prior
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,19 @@ def _intervals(
     return {label: estimate(own.cell(label), several) for label, several in values.items()}
 
 
-def side(methods: Mapping[str, Sequence[Record]], reference: Sequence[Record], stores: Mapping[str, Store]) -> Side:
+def side(
+    methods: Mapping[str, Sequence[Record]],
+    reference: Sequence[Record],
+    stores: Mapping[str, Store],
+    priors: Mapping[str, Prior],
+) -> Side:
     """Read what rows add to every measure and put the methods beside each other.
 
     Args:
         methods: Their records on one dataset, one per seed.
         reference: Records whose conditions decide what is measured.
         stores: Cell id -> where its predictions are.
+        priors: Measure -> the frozen prior of its variance; those that are not there are fitted.
     """
     first = reference[0]
     normal = math.isfinite(normalise(first.clean, first.trivial, first.cell.higher_is_better))
@@ -127,7 +134,7 @@ def side(methods: Mapping[str, Sequence[Record]], reference: Sequence[Record], s
     for m in measured:
         own = {name: found[m] for name, found in summaries.items() if m in found}
         if own:
-            panels[m] = moderated.panel(own, unit)
+            panels[m] = moderated.panel(own, unit, priors.get(m))
     return Side(measured, panels, common, normal, by_row)
 
 

@@ -103,6 +103,7 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
         corruptions: What each corruption of the conditions is: its version and severities.
         trainer: Precision, which decides numbers, and devices, which must not.
         metric: Name of the score; `bayes` is its optimum, when it is known.
+        inputs: What each modality is, in their order: `image 1x8x4`, `text 12`. It decides the leagues of a dataset.
         parameters: Of the method.
         split: What is measured: the test rows, or the validation rows, as trials are.
         tuning: None at the values a matrix gives: the setting `default` of a board.
@@ -133,6 +134,7 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
     protocol: str
     split: Literal["test", "val"] = "test"
     tuning: Tuning | None = None
+    inputs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Here and not when asked for, because a copy of the cell with another seed would keep what is cached.
