@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
 from benchmark import conditions
-from benchmark.build import resolve_dataset
+from benchmark.build import resolve_dataset, sketched
 from benchmark.errors import UsageError
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.matrix import Choice, Matrix
@@ -62,7 +60,7 @@ class Entry:
     def size(self, task: Task, recipe: Recipe) -> tuple[int, list[str]]:
         """Parameters, and what the method warns of, by building it where tensors cost nothing; a bad value fails."""
         try:
-            with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
+            with warnings.catch_warnings(record=True) as caught, sketched():
                 warnings.simplefilter("always")
                 size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
         except (ValueError, TypeError, KeyError) as error:
@@ -137,6 +135,7 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
         "conditions": wanted,
         "corruptions": conditions.versions(wanted, datamodule.raw),
         "modalities": task.names,
+        "inputs": tuple(f"{m.kind} {'x'.join(map(str, m.shape))}" for m in task.modalities),
         "target": task.target,
         "metric": task.metric,
         "higher_is_better": higher_is_better(task.metric),

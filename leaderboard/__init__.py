@@ -1,7 +1,7 @@
 """From records to a leaderboard: statistics, tables, plots and the page. Imports nothing of ours and no torch.
 
-`from leaderboard import load, Board`: `load("results").board()` is the board of a results folder, `Board.of(frame)` that
-of a table of scores that any other code made.
+`from leaderboard import load, Board`: `load("results").board()` is the board of a results folder, `Board.of(frame)`
+that of a table of scores that any other code made.
 """
 
 from __future__ import annotations

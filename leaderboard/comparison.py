@@ -24,6 +24,8 @@ from leaderboard.store import Store
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_FROZEN = {"clean": "clean", "robust": "drop"}  # kind of difference -> the measure it is of; the others are of no board
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -202,6 +204,7 @@ class _Pair:
             if r.cell.dataset == self.dataset:
                 others.setdefault((r.cell.label, r.cell.track), []).append(r)
         self.every = list(others.values())
+        self.frozen = evidence.priors.get(self.dataset, {})
 
     def _values(self, record: Record, ids: Sequence[str]) -> np.ndarray | None:
         """What each row adds to the score under each condition, `[conditions, N]`."""
@@ -218,7 +221,8 @@ class _Pair:
         if summaries is None:
             self.seeds_only.append(what)
             summaries = dict(zip(self.labels, (_by_score(own, weights) for own in self.records), strict=True))
-        panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, self._prior(weights))
+        prior = self.frozen.get(_FROZEN.get(kind, "")) or self._prior(weights)
+        panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, prior)
         a, b = self.labels
         effect = panel.difference(a, b)
         return _Line(self.dataset, self.metric, kind, what, summaries[a].mean, summaries[b].mean, effect)

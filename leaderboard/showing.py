@@ -67,15 +67,18 @@ class Shown:
 
         columns = ("pillar", "place", "method", "advantage", "low", "high", "verdict", "best", "wins", "ties", "losses")
         found = [
-            (pillar, *(getattr(s, name) for name in columns[1:])) for pillar in self.resolves for s in self.order(pillar)
+            (pillar, *(getattr(s, name) for name in columns[1:]))
+            for pillar in self.resolves
+            for s in self.order(pillar)
         ]
         return pd.DataFrame(found, columns=list(columns))
 
     def markdown(self: Board, view: str = "overview") -> str:
         """The table of a slice."""
-        from leaderboard import tables
+        from leaderboard.renderings import markdown
+        from leaderboard.tables import table
 
-        return tables.markdown(tables.table(self, view))
+        return markdown(table(self, view))
 
     def page(self: Board, path: str | Path | None = None) -> str:
         """The page, one file without requests; also written to `path`."""
@@ -112,18 +115,17 @@ class Shown:
 
         shown = table(self)
         head = "".join(f"<th>{escape(name)}</th>" for name in shown.headers)
-        body = "".join(
-            f"<tr>{''.join(_html(cell.text, cell.best) for cell in row)}</tr>" for row in shown.rows
-        )
+        body = "".join(f"<tr>{''.join(_html(cell.text, cell.best) for cell in row)}</tr>" for row in shown.rows)
         answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in shown.answer)
         notes = "".join(f"<li>{escape(note)}</li>" for note in (*shown.legend, *shown.notes))
         table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<div>{answer}{table_}<details><summary>Legend and notes</summary><ul>{notes}</ul></details></div>"
 
     def __rich_console__(self: Board, console: Console, options: ConsoleOptions) -> RenderResult:
-        from leaderboard import tables
+        from leaderboard.renderings import terminal
+        from leaderboard.tables import table
 
-        yield tables.terminal(tables.table(self), options.max_width)
+        yield terminal(table(self), options.max_width)
 
     def __str__(self: Board) -> str:
         from rich.console import Console

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(found: Comparison) -> dict[str, object]:
-    from leaderboard.tables import plain
+    from leaderboard.exports import plain
 
     return plain(found)
 
