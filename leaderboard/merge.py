@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
 from leaderboard.beside import Shadowed, admit
+from leaderboard.outcomes import Given, Source
 from leaderboard.record import Record
 from leaderboard.store import Reading, Store
 from leaderboard.variance_prior import Priors
 
 if TYPE_CHECKING:
     from leaderboard.export import Export
-    from leaderboard.outcomes import Source
+
+CONTROL = "concat"
 
 
 class BoardError(ValueError):
@@ -45,7 +47,7 @@ class Evidence:
     notes: tuple[str, ...]
     not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     priors: Priors = field(default_factory=dict)
-    control: str = "concat"
+    control: str = CONTROL
 
 
 def gather(
@@ -84,6 +86,7 @@ def gather(
     if found and beside:
         shown = "default" if found[0][0].cell.tuning is None else "tuned"
         priors = {d: own for export in exports for d, own in export.priors(shown, "plain").items()}
+    control = _control(found)
     found, more = _one_version(found, datasets)
     notes += more
     chosen, more = _one_configuration(found)
@@ -92,11 +95,18 @@ def gather(
     failed = tuple(r for r, _ in chosen if r.status == "failed")
     if not records and not failed:
         raise BoardError(f"no records in {_names(sources)}. Run `polymodal run` first, or name the results folder.")
-    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes), reasons, priors)
+    stores = {r.cell.id: source for r, source in chosen}
+    return Evidence(records, failed, stores, tuple(notes), reasons, priors, control)
 
 
-Found = list[tuple[Record, "Source"]]
+Found = list[tuple[Record, Source]]
 Setting = Literal["default", "tuned"]
+
+
+def _control(found: Found) -> str:
+    """The method all are compared with: `concat`; in a table of other methods, its first."""
+    labels = [r.cell.label for r, source in found if isinstance(source, Given)]
+    return labels[0] if labels and all(r.cell.label != CONTROL for r, _ in found) else CONTROL
 
 
 def _read(sources: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, dict[tuple[str, str], str], list[str]]:

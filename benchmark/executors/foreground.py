@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -49,7 +50,7 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
     if made is not None and not quiet:
         print(made, file=sys.stderr)
     stop, received = Stop(), []
-    _stop_on_signals(stop, received, arguments.grace)
+    before = _stop_on_signals(stop, received, arguments.grace)
     show: Any = _Lines(arguments.json) if quiet else _Progress(todo)
     started, records, broken = time.perf_counter(), [], ""
     try:
@@ -62,7 +63,8 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
         stop.set()
     except (ResultsLost, WorkerDied) as error:
         broken = str(error)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        _restore(before)
     if broken:
         print(f"polymodal {arguments.command}: {broken}", file=sys.stderr)
     left, seconds = len(todo) - len(records), time.perf_counter() - started
@@ -108,8 +110,14 @@ def _settings(store: Store, arguments: argparse.Namespace) -> Settings:
     )
 
 
-def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
-    """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off."""
+def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> dict[int, Any]:
+    """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off.
+
+    Returns:
+        What was done on these signals before; empty where they are not ours to handle (a thread of a notebook).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -126,9 +134,16 @@ def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
     def late(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGALRM, late)
+    handlers = {signal.SIGINT: handle, signal.SIGTERM: handle, signal.SIGALRM: late}
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def _restore(before: dict[int, Any]) -> None:
+    """Leave signals to whoever had them: a notebook goes on after its cells have run."""
+    if before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class _Lines:
