@@ -98,7 +98,7 @@ def test_a_table_that_is_none_is_one_error(spoil: Any, message: str) -> None:
 
 
 def test_an_unknown_control_is_named() -> None:
-    with pytest.raises(BoardError, match="no method named 'svm' to compare with. Methods of the table: logreg"):
+    with pytest.raises(BoardError, match=r"no method named 'svm' to compare with. Methods of the table: logreg"):
         Board.of(scores(outcomes=False), control="svm")
 
 
