@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -18,7 +17,6 @@ from leaderboard.ranking import PILLARS, Ranking, Standing, best_of_each, rank
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve
 from leaderboard.stats import Across, Estimate
-from leaderboard.variance_prior import Priors
 
 CONTROL = "concat"
 BEST_UNIMODAL = "best unimodal"
@@ -145,13 +143,10 @@ def build(evidence: Evidence, track: str) -> Board:
     """
     here = [r for r in evidence.records if r.cell.track == track]
     failed = [r for r in evidence.failed if r.cell.track == track]
-    names = sorted({r.cell.dataset for r in (*here, *failed)})
-    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    held, baselines = _held(evidence, track)
+    names = list(held)
+    sides = _sides(evidence, held, baselines)
     lost = {(r.cell.label, r.cell.dataset) for r in failed}
-    held: Held = {n: {} for n in names}
-    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
-        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
-    sides = {n: _side(n, own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
     labels = sorted({r.cell.label for r in (*here, *failed)})
     unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
     chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
@@ -167,7 +162,7 @@ def build(evidence: Evidence, track: str) -> Board:
         shown = BEST_UNIMODAL if label == chosen[n] else label
         best = tuple(m for m, by_dataset in tops.items() if shown in by_dataset.get(n, ()))
         own = held[n][label]
-        return Entry("ok", "", taken[n][label], best, own, sum(not _converged(r) for r in own))
+        return Entry("ok", "", taken[n][label], best, own, sum(not r.converged for r in own))
 
     entries = {label: {n: entry(label, n) for n in names} for label in labels}
     first = {r.cell.label: r for r in reversed((*here, *failed))}
@@ -224,24 +219,31 @@ def build_all(evidence: Evidence) -> tuple[Board, ...]:
     return tuple(build(evidence, t) for t in ("plain", "augmented") if t in tracks)
 
 
+def sides(evidence: Evidence, track: str) -> dict[str, Side]:
+    """Dataset -> its methods side by side, as the board of a track has them."""
+    return _sides(evidence, *_held(evidence, track))
+
+
+def _held(evidence: Evidence, track: str) -> tuple[Held, dict[str, Baselines]]:
+    here = [r for r in evidence.records if r.cell.track == track]
+    failed = [r for r in evidence.failed if r.cell.track == track]
+    names = sorted({r.cell.dataset for r in (*here, *failed)})
+    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    lost = {(r.cell.label, r.cell.dataset) for r in failed}
+    held: Held = {n: {} for n in names}
+    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
+        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
+    return held, baselines
+
+
+def _sides(evidence: Evidence, held: Held, baselines: Mapping[str, Baselines]) -> dict[str, Side]:
+    return {n: _side(n, own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+
+
 def _control(dataset: str, held: Held, baselines: Baselines) -> tuple[Record, ...]:
     """The control of this track; where it has none, that of the plain one."""
     own = any(CONTROL in records for records in held.values())
     return held[dataset].get(CONTROL, ()) if own else tuple(baselines.concat.values())
-
-
-def priors(evidence: Evidence, track: str = "plain") -> Priors:
-    """The priors of the variance over seeds that a board fits to its methods, to be frozen with reference results."""
-    held: dict[str, dict[str, list[Record]]] = {}
-    for r in evidence.records:
-        if r.cell.track == track:
-            held.setdefault(r.cell.dataset, {}).setdefault(r.cell.label, []).append(r)
-    found = {}
-    for name, own in sorted(held.items()):
-        methods = {label: tuple(records) for label, records in own.items()}
-        side = _side(name, methods, methods.get(CONTROL, ()), evidence)
-        found[name] = {measure: panel.prior for measure, panel in side.panels.items()}
-    return found
 
 
 def _side(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
@@ -270,15 +272,6 @@ def _compared(pillar: str, sides: Mapping[str, Side], chosen: Mapping[str, str |
         renamed = {BEST_UNIMODAL if m == chosen[n] else m: s for m, s in own.methods.items() if m in kept}
         found[n] = Panel(renamed, own.prior, own.unit)
     return found
-
-
-def _converged(record: Record) -> bool:
-    """Not of a stage that was still getting better when its epochs were over: best in the last tenth of them."""
-    cap = record.cell.recipe.get("epochs")
-    if not isinstance(cap, int):
-        return True
-    late = cap - math.ceil(cap / 10)
-    return not any(s.epochs >= cap and s.best_epoch is not None and s.best_epoch >= late for s in record.training)
 
 
 def _hole(label: str, dataset: str, failed: Sequence[Record], evidence: Evidence) -> Entry:
