@@ -7,6 +7,10 @@ import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Broken(AssertionError):
@@ -47,6 +51,16 @@ def require(condition: bool, message: str) -> None:
     """Raise `Broken` with the message unless the condition holds."""
     if not condition:
         raise Broken(message)
+
+
+def require_shape(
+    station: str, x: Tensor, wanted: tuple[int | None, ...], function: Callable[..., Any], hint: str = ""
+) -> None:
+    """Raise `Broken` unless what a station returned has the shape that is wanted; None is any size."""
+    letters = {2: "BF", 3: "BMD"}[len(wanted)]
+    said = ", ".join(["B", *(str(n or letter) for n, letter in zip(wanted[1:], letters[1:], strict=True))])
+    fits = len(x.shape) == len(wanted) and all(w in (None, n) for n, w in zip(x.shape, wanted, strict=True))
+    require(fits, f"`{station}` must return [{said}], got {list(x.shape)}{hint}{where(function)}")
 
 
 def run_check(
