@@ -14,6 +14,7 @@ from benchmark.conformance.presence import check_present
 from benchmark.conformance.probe import PROBES, Probe
 from benchmark.conformance.report import Result, require, require_shape, run_check, where
 from benchmark.conformance.training import check_fit, check_gradients
+from benchmark.faults import own_files
 from benchmark.options import plain, resolve
 from datamodules.options import hints, parameters
 from methods.base import Method
@@ -26,7 +27,7 @@ def check_method(name: str, probes: tuple[str, ...] = PROBES) -> list[Result]:
     What fails for one cause is said once, not on every probe.
     """
     cls = methods.get(name)
-    own = {inspect.getfile(c) for c in cls.__mro__ if issubclass(c, Method) and c.__module__ != Method.__module__}
+    own = own_files(cls)
     results = [run_check("signature", "", lambda: _check_signature(cls), own=own)]
     if not results[0].passed:
         return results

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from datamodules.registry import raised_at
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,8 +75,8 @@ def run_check(
     except Broken as error:
         return Result(check, probe, False, str(error), variant)
     except Exception as error:  # noqa: BLE001 - any error of the checked code is a finding, not ours
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
-        place = f"; {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        found = raised_at(error, own.__contains__)
+        place = f"; {Path(found[0]).name}:{found[1]}" if found else ""
         return Result(check, probe, False, f"raised {type(error).__name__}: {error}{place}", variant)
 
 
