@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ _GRACE = 25.0  # seconds: Slurm and Kubernetes kill 30 s after their SIGTERM
 def add_results(parser: ArgumentParser) -> None:
     """Where the records are."""
     parser.add_argument("--results", default=RESULTS, metavar="DIR", help="folder of the records (default: results)")
+
+
+def add_folders(parser: ArgumentParser) -> None:
+    """Which results folders, for commands that read several: by position, or by the option all commands have."""
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR", help="results folders (default: results)")
+    parser.add_argument("--results", action="append", default=[], type=Path, metavar="DIR", help="the same, as an "
+                        "option; repeatable")  # fmt: skip
+
+
+def folders_of(arguments: argparse.Namespace) -> list[Path]:
+    """What `add_folders` was given."""
+    return [*arguments.folders, *arguments.results] or [Path(RESULTS)]
 
 
 def add_json(parser: ArgumentParser, what: str = "as JSON") -> None:

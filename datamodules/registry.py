@@ -115,7 +115,7 @@ class Registry:
     def _load(self, point: EntryPoint) -> type:
         package = point.dist.name if point.dist else point.value
         try:
-            loaded = point.load()
+            return point.load()
         except (Exception, SystemExit) as error:
             top = point.module.partition(".")[0]
             own = raised_at(error, lambda file: top in (Path(file).stem, *Path(file).parts))
@@ -124,9 +124,6 @@ class Registry:
             raise ImportError(
                 f"{self.noun} {point.name!r} of the package {package} failed to import: {said}"
             ) from error
-        if not isinstance(loaded, type):
-            raise ImportError(f"{self.noun} {point.name!r} of the package {package} must be a class, got {loaded!r}")
-        return loaded
 
     def unknown(self, name: str) -> str:
         """The message for a name nobody registered."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, console_of, names
+from benchmark.arguments import add_board, add_folders, console_of, folders_of, names
 
 if TYPE_CHECKING:
     from leaderboard.board import Board
@@ -26,7 +26,7 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("results", nargs="*", type=Path, default=[Path(RESULTS)], help="results folders to merge")
+    add_folders(parser)
     parser.add_argument("--format", choices=FORMATS, help="print only this; default: table and files")
     parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
     parser.add_argument("--track", choices=("plain", "augmented"), help="only this track (never in one table)")
@@ -42,10 +42,11 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all
     from leaderboard.merge import BoardError, gather
 
-    evidence = gather(args.results, args.datasets, args.skip_invalid, args.setting)
+    folders = folders_of(args)
+    evidence = gather(folders, args.datasets, args.skip_invalid, args.setting)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
-        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
+        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, folders))}")
     if args.plots:
         from leaderboard.plots import save_plots
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         _show(boards, args.slice)
     if not args.format:
-        _write_files(boards, args.output or args.results[0] / "leaderboard", args.slice, args.quiet)
+        _write_files(boards, args.output or folders[0] / "leaderboard", args.slice, args.quiet)
     return 0
 
 
