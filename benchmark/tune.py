@@ -13,7 +13,7 @@ import math
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ def apply(plan: Plan, tuned: Tuned) -> Plan:
         listed = ", ".join(f"{label} on {dataset}" for label, dataset in missing[:5])
         raise UsageError(f"not tuned: {listed}{', ...' * (len(missing) > 5)}. Run `polymodal tune` with them first")
     cells = [_tuned(cell, choices[cell.label, cell.dataset], tuned.digest) for cell in plan.cells]
-    return Plan(tuple(cells), plan.not_applicable, plan.added, plan.notes)
+    return replace(plan, cells=tuple(cells))
 
 
 def points(dataset: str, trials: int) -> list[list[float]]:
