@@ -82,7 +82,8 @@ def read_table(
         frame = pd.read_csv(io.BytesIO(content), dtype=as_text, na_values=empty, **options)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OverflowError, csv.Error) as error:
         raise ValueError(f"{path} must be a table (separator {separator!r}): {_line(error)}") from None
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for names of rows
+    # pandas takes the first column for names of rows then.
+    if not frame.index.equals(pd.RangeIndex(len(frame))) or max(map(len, lines)) > len(frame.columns):
         raise ValueError(f"{path}: its rows have more cells than its first line has names (separator {separator!r})")
     return TableFile(_named(frame), separator, encoding, tuple(name for name, n in counts.items() if n > 1))
 
