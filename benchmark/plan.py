@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from benchmark import conditions
@@ -65,8 +66,8 @@ class Entry:
             with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
                 warnings.simplefilter("always")
                 size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
-        except (ValueError, TypeError, KeyError) as error:
-            message = error.args[0] if error.args else error
+        except (ValueError, TypeError, KeyError, RuntimeError, ArithmeticError, MemoryError) as error:
+            message = error.args[0] if error.args else type(error).__name__
             raise UsageError(f"{message} ({self.choice.where})") from error
         return size, [str(w.message) for w in caught if w.category is UserWarning]
 
@@ -107,7 +108,7 @@ def make_plan(matrix: Matrix) -> Plan:
                     continue
                 size, warned = entry.size(datamodule.task, recipe)
                 notes += [f"{entry.label} on {shown}: {message}" for message in warned]
-                first = Cell(
+                first = _cell(
                     method=entry.choice.name,
                     label=entry.label,
                     family=entry.cls.family,
@@ -124,6 +125,21 @@ def make_plan(matrix: Matrix) -> Plan:
     if not cells and not left_out:
         raise UsageError(f"{matrix.source}: none of its datasets is on this machine: set POLYMODAL_DATA or give --data")
     return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
+
+
+def _cell(**facts: Any) -> Cell:
+    """A cell that can be written and read again: names of one line, values that JSON can hold.
+
+    Raises:
+        UsageError: If it could not.
+    """
+    try:
+        cell = Cell(**facts)
+        msgspec.convert(msgspec.to_builtins(cell), Cell)
+    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        where = f"{facts['method']} on {facts['dataset']}"
+        raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
+    return cell
 
 
 def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:

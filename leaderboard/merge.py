@@ -81,9 +81,12 @@ def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, lis
         if not Path(folder).is_dir():
             raise BoardError(f"no results folder {folder}. Run `polymodal run` first, or name the results folder.")
         store = Store(folder)
-        reading = store.scan()
-        invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
-        for record in reading.records:
+        # By the code of `validate`, so that nothing it refuses is on a board.
+        refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
+        invalid += [f"{v.path}: {v.problem}" for v in refused.values()]
+        for record in store.scan().records:
+            if record.cell.id in refused:
+                continue
             other = by_cell.get(record.cell.id)
             if other is not None and _scores(other[0]) != _scores(record):
                 notes.append(
