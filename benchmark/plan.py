@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from benchmark import conditions
 from benchmark.build import resolve_dataset, sketched
 from benchmark.errors import UsageError
@@ -107,7 +109,7 @@ def make_plan(matrix: Matrix) -> Plan:
                         continue
                     size, warned = entry.size(datamodule.task, recipe)
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
-                    first = Cell(
+                    first = _cell(
                         method=entry.choice.name,
                         label=entry.label,
                         family=entry.cls.family,
@@ -128,6 +130,21 @@ def make_plan(matrix: Matrix) -> Plan:
     return Plan(
         tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)), tuple(faults.found)
     )
+
+
+def _cell(**facts: Any) -> Cell:
+    """A cell that can be written and read again: names of one line, values that JSON can hold.
+
+    Raises:
+        UsageError: If it could not.
+    """
+    try:
+        cell = Cell(**facts)
+        msgspec.convert(msgspec.to_builtins(cell), Cell)
+    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        where = f"{facts['method']} on {facts['dataset']}"
+        raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
+    return cell
 
 
 def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:
