@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +19,6 @@ from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve
 from leaderboard.showing import Shown
 from leaderboard.stats import Across, Estimate
-from leaderboard.variance_prior import Priors
 
 BEST_UNIMODAL = "best unimodal"
 TRIVIAL = "trivial predictor"
@@ -172,7 +170,7 @@ def build(evidence: Evidence, track: str) -> Board:
         shown = BEST_UNIMODAL if label == chosen[n] else label
         best = tuple(m for m, by_dataset in tops.items() if shown in by_dataset.get(n, ()))
         own = held[n][label]
-        return Entry("ok", "", taken[n][label], best, own, sum(not _converged(r) for r in own))
+        return Entry("ok", "", taken[n][label], best, own, sum(not r.converged for r in own))
 
     entries = {label: {n: entry(label, n) for n in names} for label in labels}
     first = {r.cell.label: r for r in reversed((*here, *failed))}
@@ -235,11 +233,6 @@ def sides(evidence: Evidence, track: str) -> dict[str, Side]:
     return _sides(evidence, _held(evidence, track))
 
 
-def priors(evidence: Evidence, track: str = "plain") -> Priors:
-    """The priors of the variance over seeds that a board fits to its methods, to be frozen with reference results."""
-    return {n: {m: panel.prior for m, panel in own.panels.items()} for n, own in sides(evidence, track).items()}
-
-
 def _held(evidence: Evidence, track: str) -> Held:
     here = [r for r in evidence.records if r.cell.track == track]
     failed = [r for r in evidence.failed if r.cell.track == track]
@@ -291,15 +284,6 @@ def _compared(
         renamed = {BEST_UNIMODAL if m == chosen[n] else m: s for m, s in own.methods.items() if m in kept}
         found[n] = Panel(renamed, own.prior, own.unit)
     return found
-
-
-def _converged(record: Record) -> bool:
-    """Not of a stage that was still getting better when its epochs were over: best in the last tenth of them."""
-    cap = record.cell.recipe.get("epochs")
-    if not isinstance(cap, int):
-        return True
-    late = cap - math.ceil(cap / 10)
-    return not any(s.epochs >= cap and s.best_epoch is not None and s.best_epoch >= late for s in record.training)
 
 
 def _hole(label: str, dataset: str, failed: Sequence[Record], evidence: Evidence) -> Entry:

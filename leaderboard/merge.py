@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
 from leaderboard.beside import Shadowed, admit
-from leaderboard.outcomes import Given, Source
+from leaderboard.outcomes import Given
 from leaderboard.record import Record
+from leaderboard.rows import Source
 from leaderboard.store import Reading, Store
 from leaderboard.variance_prior import Priors
 
@@ -144,7 +145,7 @@ def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
     """A folder, an export or a table: where its rows are, its records, and why methods were not run."""
     if path.is_dir():
         store = Store(path)
-        return store, store.scan(), not_applicable.read(path)
+        return store, _trusted(store), not_applicable.read(path)
     if path.suffix == ".parquet" and path.is_file():
         export = _export(path)
         return export.kept, Reading(export.records, ()), export.reasons
@@ -157,6 +158,13 @@ def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
         f"no results folder {path}. Run `polymodal run` first, or name a results folder, an export (.parquet) or a "
         "table of scores (.csv)."
     )
+
+
+def _trusted(store: Store) -> Reading:
+    """The records of a folder, by the code of `validate`: nothing it refuses is on a board."""
+    refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
+    records = tuple(record for record in store.scan().records if record.cell.id not in refused)
+    return Reading(records, tuple((v.path, v.problem) for v in refused.values()))
 
 
 def _export(path: Path) -> Export:

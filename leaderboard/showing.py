@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 class Shown:
     """How a board is looked at."""
+
+    @property
+    def _board(self) -> Board:
+        return cast("Board", self)  # nothing else is
 
     @classmethod
     def of(
@@ -45,13 +49,13 @@ class Shown:
         board: Any = build(evidence_of(frame, control, metric, higher_is_better, trivial), "plain")
         return board
 
-    def frame(self: Board) -> DataFrame:
+    def frame(self) -> DataFrame:
         """A row per method, dataset and measure: mean, interval, whether it may be the best, seeds."""
         import pandas as pd
 
         columns = ("method", "dataset", "measure", "mean", "low", "high", "best", "seeds", "status")
         found = []
-        for row in self.rows:
+        for row in self._board.rows:
             for dataset, entry in row.entries.items():
                 if entry.status != "ok":
                     found.append((row.label, dataset, "clean", None, None, None, False, 0, entry.status))
@@ -61,7 +65,7 @@ class Shown:
                     found.append((row.label, dataset, name, own.mean, own.low, own.high, best, seeds, entry.status))
         return pd.DataFrame(found, columns=list(columns))
 
-    def standings(self: Board) -> DataFrame:
+    def standings(self) -> DataFrame:
         """A row per method and pillar: place, advantage over the control and its interval, wins, ties, losses."""
         import pandas as pd
 
@@ -73,23 +77,23 @@ class Shown:
         ]
         return pd.DataFrame(found, columns=list(columns))
 
-    def markdown(self: Board, view: str = "overview") -> str:
+    def markdown(self, view: str = "overview") -> str:
         """The table of a slice."""
         from leaderboard.renderings import markdown
         from leaderboard.tables import table
 
-        return markdown(table(self, view))
+        return markdown(table(self._board, view))
 
-    def page(self: Board, path: str | Path | None = None) -> str:
+    def page(self, path: str | Path | None = None) -> str:
         """The page, one file without requests; also written to `path`."""
         from leaderboard.page import page
 
-        text = page([self])
+        text = page([self._board])
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
-    def plot_robustness(self: Board, dataset: str | None = None) -> Figure:
+    def plot_robustness(self, dataset: str | None = None) -> Figure:
         """Score against severity, one panel per modality that is corrupted.
 
         Args:
@@ -100,20 +104,20 @@ class Shown:
         """
         from leaderboard.plots import severity_curves
 
-        able = {d.name: d for d in self.datasets if d.curves}
+        able = {d.name: d for d in self._board.datasets if d.curves}
         name = dataset or next(iter(able), None)
         if name is None or name not in able:
             known = ", ".join(able) or "none"
             raise ValueError(f"no severity curves on {dataset or 'any dataset'}. Datasets that have some: {known}")
-        figure = severity_curves(self, able[name])
+        figure = severity_curves(self._board, able[name])
         assert figure is not None  # every dataset with curves has a record with them
         return figure
 
-    def _repr_html_(self: Board) -> str:
+    def _repr_html_(self) -> str:
         """A table for a notebook; `page` has the rest."""
         from leaderboard.tables import table
 
-        shown = table(self)
+        shown = table(self._board)
         head = "".join(f"<th>{escape(name)}</th>" for name in shown.headers)
         body = "".join(f"<tr>{''.join(_html(cell.text, cell.best) for cell in row)}</tr>" for row in shown.rows)
         answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in shown.answer)
@@ -121,13 +125,13 @@ class Shown:
         table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<div>{answer}{table_}<details><summary>Legend and notes</summary><ul>{notes}</ul></details></div>"
 
-    def __rich_console__(self: Board, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from leaderboard.renderings import terminal
         from leaderboard.tables import table
 
-        yield terminal(table(self), options.max_width)
+        yield terminal(table(self._board), options.max_width)
 
-    def __str__(self: Board) -> str:
+    def __str__(self) -> str:
         from rich.console import Console
 
         console = Console(width=160, highlight=False, force_terminal=False)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, add_published, console_of, names, sources_of
+from benchmark.arguments import add_board, add_folders, add_published, console_of, folders_of, names, sources_of
 
 if TYPE_CHECKING:
     from leaderboard.board import Board
@@ -31,8 +31,7 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("results", nargs="*", type=Path, default=[Path(RESULTS)],
-                        help="results folders, exports (.parquet) and tables of scores (.csv) to merge")  # fmt: skip
+    add_folders(parser)
     parser.add_argument("--format", choices=FORMATS, help="print only this; default: table and files")
     parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
     parser.add_argument("--league", choices=LEAGUES, help="only datasets of this shape, and who is complete on them")
@@ -50,11 +49,11 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all, of_league
     from leaderboard.merge import BoardError, gather
 
-    sources, beside = sources_of(args, args.results)
+    sources, beside = sources_of(args, folders_of(args))
     evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
-        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
+        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, sources))}")
     if args.league:
         boards = tuple(
             of_league(b, args.league) for b in boards if args.league in [league.name for league in b.leagues]

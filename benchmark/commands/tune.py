@@ -50,6 +50,8 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     from benchmark.matrix import DEFAULT
     from benchmark.tune import choose, plan_trials, write
 
+    for fault in plan.faulty:
+        print(f"failed to plan: {fault}", file=sys.stderr)
     trials = plan_trials(plan, arguments.trials, arguments.budget_seeds)
     cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
     known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
@@ -65,7 +67,7 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     if not arguments.json:
         _show(tuned)
         print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")
-    return exit_code(outcome)
+    return exit_code(outcome) or int(bool(plan.faulty))
 
 
 def _announcement(trials: Sequence[Trials], known: dict[str, Record], cells: int) -> str:
