@@ -72,8 +72,8 @@ class Shown:
         columns = ("pillar", "place", "method", "advantage", "low", "high", "verdict", "best", "wins", "ties", "losses")
         found = [
             (pillar, *(getattr(s, name) for name in columns[1:]))
-            for pillar in self.resolves
-            for s in self.order(pillar)
+            for pillar in self._board.resolves
+            for s in self._board.order(pillar)
         ]
         return pd.DataFrame(found, columns=list(columns))
 
