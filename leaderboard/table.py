@@ -84,7 +84,8 @@ def read_frame(
     for number, row in enumerate(frame.to_dict("records")):
         at = f"{source}, row {number}"
         key = (_name(row, "method", at), _name(row, "dataset", at), _seed(row["seed"], at))
-        condition = str(row.get("condition", "clean"))
+        condition = row.get("condition")
+        condition = condition.strip() if isinstance(condition, str) and condition.strip() else "clean"
         own = cells.setdefault(key, {})
         if condition in own:
             raise BoardError(f"{at}: {' '.join(map(str, key))} {condition} is there twice")
