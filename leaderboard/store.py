@@ -189,7 +189,7 @@ class Store:
         """
         records: list[Record] = []
         invalid: list[tuple[Path, str]] = []
-        with _no_garbage():
+        with no_garbage():
             for path in sorted(self._files()):
                 try:
                     records.append(_read(path))
@@ -210,7 +210,7 @@ class Store:
 
     def verdict(self, path: Path) -> Verdict:
         """Check one record and its predictions."""
-        with _no_garbage():
+        with no_garbage():
             try:
                 record = _read(path)
             except InvalidRecord as error:
@@ -288,7 +288,7 @@ def _without_copies(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
+def no_garbage() -> Iterator[None]:
     """Hold the garbage collector: records have no cycles, and looking for them in a growing heap doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
