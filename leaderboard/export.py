@@ -365,8 +365,9 @@ def _conditions(text: str) -> tuple[Condition, ...]:
 @lru_cache(maxsize=1024)
 def _more(text: str) -> dict[str, Any]:
     found = msgspec.json.decode(text)
-    if found.keys() != set(_MORE):
-        raise InvalidExport(f"says other things of a cell ({', '.join(sorted(found))}) than {', '.join(_MORE)}")
+    unknown = sorted(found.keys() - set(_MORE))
+    if unknown:
+        raise InvalidExport(f"says of a cell what this version does not know: {', '.join(unknown)}")
     return found
 
 
