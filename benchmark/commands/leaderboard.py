@@ -16,7 +16,7 @@ NAME = "leaderboard"
 HELP = "rank methods from results folders"
 
 FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
-VIEWS = ("overview", "clean", "robust", "missing", "cost")
+VIEWS = ("overview", "clean", "robust", "missing", "audit", "cost")
 EXAMPLE = """examples:
   polymodal leaderboard                              the table, and leaderboard.{md,csv,html} in results/leaderboard
   polymodal leaderboard mine theirs --slice robust   two results folders merged, the robust columns

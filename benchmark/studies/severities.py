@@ -54,11 +54,11 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "pixelate": (0.9, 0.08, True),
     },
     "sequence": {
-        "snr_noise": (30, -15, False),
+        "frame_noise": (30, -15, False),
         "time_mask": (0.05, 0.8, False),
         "frame_drop": (0.05, 0.9, False),
         "time_shift": (0.03, 0.35, False),
-        "gain": (1, 24, False),
+        "frame_gain": (1, 24, False),
     },
     "vector": {
         "gaussian_noise": (0.1, 5, True),
