@@ -30,7 +30,9 @@ def attention_of(method: Method, tokens: dict[str, Tokens], present: Tensor) -> 
     while isinstance(method, Wrapper):
         method = method.base
     look: Any = getattr(method, "attention", None)
-    return look(tokens, present) if callable(look) and not isinstance(look, torch.nn.Module) else None
+    if not callable(look) or isinstance(look, torch.nn.Module):
+        return None
+    return look(tokens, present)  # pyright: ignore[reportReturnType] - the contract of `polymodal attend`
 
 
 def attention_scores(

@@ -1,8 +1,8 @@
 """The score of attention: masses of cells, places of what is asked about, from a method to its record."""
 
 import math
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -120,20 +120,10 @@ def test_every_attention_method_is_scored_and_no_other(name: str) -> None:
     assert attention_scores(method, Probe(shape="image_text"), "test") == {}
 
 
-def test_attend_tells_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Cell:
-        label = "softmax_attention"
-
-    class Found:
-        cell = Cell()
-        summary = {
-            f"attention/image/{k}": v
-            for k, v in zip(("asked", "uniform", "entropy", "support"), np.arange(4) / 4, strict=True)
-        }
-
-    (line,) = told([Found()])  # type: ignore[list-item]
-    assert (
-        "softmax_attention, image: 0% of the attention" in line
-        and "uniform: 25%" in line
-        and "75% of the cells" in line
-    )
+def test_attend_tells_the_scores() -> None:
+    keys = ("asked", "uniform", "entropy", "support")
+    summary = {f"attention/image/{key}": place / 4 for place, key in enumerate(keys)}
+    found = SimpleNamespace(cell=SimpleNamespace(label="softmax_attention"), summary=summary)
+    (line,) = told([found])  # type: ignore[list-item]
+    assert "softmax_attention, image: 0% of the attention" in line
+    assert "uniform: 25%" in line and "75% of the cells" in line
