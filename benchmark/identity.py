@@ -73,6 +73,13 @@ def protocol_digest(datamodule: DataModule) -> str:
     )
 
 
+def code_digest(path: Path) -> str:
+    """Of a file and what it imports of methods and datasets, for numbers that are made outside of cells."""
+    files: set[Path] = set()
+    _collect(path, (*_METHODS, *_DATASETS), files)
+    return _join(sorted(_read(file, _changed(file))[0] for file in files))
+
+
 def _digest(cls: type, packages: tuple[str, ...]) -> str:
     return _join(sorted(_read(path, _changed(path))[0] for path in _files(cls, packages)))
 

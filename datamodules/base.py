@@ -152,7 +152,7 @@ class Batches:
     def _shuffled(self) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed((self.seed + 0x9E3779B9 * self.epoch) % 2**63)
         self.epoch += 1
-        order = torch.randperm(self.rows, generator=generator)
+        order = self.order(generator)
         rank, world = _rank_and_world()
         size = min(self.rows, self.batch_size)
         if size % world:
@@ -160,6 +160,10 @@ class Batches:
         for i in range(len(self)):
             index = order[i * self.batch_size : (i + 1) * self.batch_size]
             yield self.take(index if world == 1 else index.tensor_split(world)[rank])
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The rows of one epoch; every rank draws the same."""
+        return torch.randperm(self.rows, generator=generator)
 
     def _in_order(self) -> Iterator[Batch]:
         for start in self._starts():

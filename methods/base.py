@@ -43,6 +43,7 @@ class Method(LightningModule, ABC):
     track: ClassVar[Literal["plain", "augmented"]] = "plain"
     separable: ClassVar[bool] = True  # encode() of a subset of the modalities is legal
     pools_apart: ClassVar[bool] = True  # pool() of a modality looks at no other
+    batch_statistic: ClassVar[bool] = False  # the loss is one of a batch, no mean over rows: batches stay large
     # The sets of options that the contract runs: one per branch of the method, the defaults first.
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     # What `polymodal tune` may try of the method's own options, two of them at most. A method with nothing that decides
@@ -249,22 +250,22 @@ class Method(LightningModule, ABC):
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Batches that Lightning has not seen, on the method's device."""
-        device = self.device
-        return batches if device.type == "cpu" else (move_data_to_device(batch, device) for batch in batches)
+        return batches if self.device.type == "cpu" else (move_data_to_device(one, self.device) for one in batches)
 
     def _validate(self, batch: Batch) -> None:
         stage = self._current()
         if stage.augment is not None:  # one key for all epochs: the noise is fixed by row
             batch = stage.augment(batch, self.augment_seed)
         out = self(batch.inputs, batch.present)
+        goal = self.task.goal
         # Retrieval is validated on classes the head has never seen: no loss to compute there.
-        has_loss = stage.select == "loss" or not self.task.goal.ranked
-        loss = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum() if has_loss else None
-        self._score.update(self.task.goal.prediction(out), batch.target, loss)
+        losses = {"task_loss": goal.loss(out.logits, batch.target)} if goal.labelled and not goal.ranked else {}
+        if stage.select == "loss" or not goal.ranked:
+            losses["loss"] = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum()
+        self._score.update(goal.prediction(out), batch.target, losses)
 
     def on_train_epoch_start(self) -> None:
-        self._sums = {}
-        self._losses = []
+        self._sums, self._losses = {}, []
 
     def on_train_epoch_end(self) -> None:
         if not self._losses:
@@ -290,8 +291,7 @@ class Method(LightningModule, ABC):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         recipe, stage = self.recipe, self._current()
-        special: set[int] = set()
-        groups: list[dict[str, Any]] = []
+        special, groups = set[int](), list[dict[str, Any]]()
         for part, multiple in stage.rates:
             own = [p for p in parameters_of(part) if p.requires_grad]
             special.update(map(id, own))

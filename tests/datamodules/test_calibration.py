@@ -106,7 +106,7 @@ def test_there_are_tables() -> None:
 class Curve:
     """A reference whose kept share is a function of the parameter."""
 
-    clean, told = 0.8, "unimodal"
+    clean, floor, told = 0.8, 0.0, "unimodal"
 
     def __init__(self, kept) -> None:
         self.kept = lambda name, p: kept(p)
@@ -123,4 +123,4 @@ def test_severities_leave_even_shares_and_what_cannot_is_left_out() -> None:
     assert falling.severities == pytest.approx((0.9, 0.8, 0.7, 0.6, 0.5), abs=0.02)
     weak = Curve(lambda p: 1 - p)
     weak.clean = 0.05
-    assert "nothing to lose" in study.find(weak, "contrast", 0.9, 0.05, True).why  # type: ignore[arg-type]
+    assert "can lose 0.05 of its score" in study.find(weak, "contrast", 0.9, 0.05, True).why  # type: ignore[arg-type]
