@@ -22,6 +22,7 @@ from methods.registry import methods
 from methods.wrapper import Base
 
 PROTOCOL = (
+    "benchmark.attention",
     "benchmark.evaluate",
     "benchmark.fills",
     "benchmark.seeds",

@@ -269,6 +269,13 @@ class DataModule(LightningDataModule, ABC):
             return ""
         return " ".join(words[token] if words else str(token) for token in value.tolist() if token)
 
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        """Where in an image what is asked about is, if that is known: modality -> `[N, H, W]` bool.
+
+        For the audit of attention; no method sees it.
+        """
+        return {}
+
     def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
         """One modality of some rows of a split under a corruption, with the noise every method meets."""
         from datamodules.corruptions import corrupt, corruption_key
