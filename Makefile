@@ -26,10 +26,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	touch $(STAMP)
+	@echo "Installed: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; without it, write $(BIN)/polymodal."
 
 leaderboard: $(STAMP)
 	$(BIN)/polymodal run $(MATRIX)
 	$(BIN)/polymodal leaderboard
+	@echo "Next: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; \`polymodal --help\` says what it does."
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(TESTS) -m "not slow" -n $(PROCESSES) --dist worksteal -q
