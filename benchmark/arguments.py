@@ -25,7 +25,8 @@ def add_results(parser: ArgumentParser) -> None:
 
 def add_folders(parser: ArgumentParser) -> None:
     """Which results folders, for commands that read several: by position, or by the option all commands have."""
-    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR", help="results folders (default: results)")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR",
+                        help="results folders, exports (.parquet), scores (.csv) (default: results)")  # fmt: skip
     parser.add_argument("--results", action="append", default=[], type=Path, metavar="DIR", help="the same, as an "
                         "option; repeatable")  # fmt: skip
 
@@ -56,6 +57,29 @@ def add_board(parser: ArgumentParser) -> None:
     """How records are compared."""
     parser.add_argument("--setting", choices=("default", "tuned"), help="methods at their defaults, or as tuned")
     parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+
+
+def add_published(parser: ArgumentParser) -> None:
+    """What others have measured."""
+    parser.add_argument("--with", dest="beside", action="append", default=[], metavar="FILE",
+                        help="published results to stand beside: `reference`, those that come with Polymodal, or an "
+                             "export; repeatable")  # fmt: skip
+    parser.add_argument("--reference", action="store_true", help="only the published results that come with Polymodal")
+
+
+def sources_of(arguments: argparse.Namespace, results: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Where results are, and the published ones they are to stand beside.
+
+    Raises:
+        ValueError: If --reference is asked for together with others.
+    """
+    from leaderboard.reference import REFERENCE
+
+    if arguments.reference:
+        if arguments.beside or results != [Path(RESULTS)]:
+            raise ValueError("--reference shows the published results alone; `--with reference` puts yours beside them")
+        return [REFERENCE], []
+    return results, [REFERENCE if name == "reference" else Path(name) for name in arguments.beside]
 
 
 def add_matrix(parser: ArgumentParser) -> None:

@@ -13,6 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from benchmark import start
+from benchmark.errors import printable
+
+# Here and not in `main`, because a worker imports this file before it imports anything else of ours.
+start.quick()
+
 _ORDER = ("try", "run", "plan", "list", "leaderboard", "compare", "why", "show")
 _ORDER += ("check", "new", "tune", "validate", "doctor")
 _EPILOG = """examples:
@@ -75,7 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, KeyError, OSError, ImportError) as error:
         # What the user can mend is one message; anything else is a bug and keeps its traceback.
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"polymodal {arguments.command}: {message}", file=sys.stderr)
+        print(f"polymodal {arguments.command}: {printable(message)}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print(f"polymodal {arguments.command}: not enough memory, or too little address space (`ulimit -v`)",
+              file=sys.stderr)  # fmt: skip
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
+import msgspec
 
 from benchmark import conditions
-from benchmark.build import resolve_dataset
+from benchmark.build import resolve_dataset, sketched
 from benchmark.errors import UsageError
 from benchmark.faults import Faults, Faulty
 from benchmark.identity import method_digest, protocol_digest
@@ -63,7 +63,7 @@ class Entry:
 
     def size(self, task: Task, recipe: Recipe) -> tuple[int, list[str]]:
         """Parameters, and what the method warns of, by building it where tensors cost nothing; a bad value fails."""
-        with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
+        with warnings.catch_warnings(record=True) as caught, sketched():
             warnings.simplefilter("always")
             size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
         return size, [str(w.message) for w in caught if w.category is UserWarning]
@@ -109,7 +109,7 @@ def make_plan(matrix: Matrix) -> Plan:
                         continue
                     size, warned = entry.size(datamodule.task, recipe)
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
-                    first = Cell(
+                    first = _cell(
                         method=entry.choice.name,
                         label=entry.label,
                         family=entry.cls.family,
@@ -132,6 +132,21 @@ def make_plan(matrix: Matrix) -> Plan:
     )
 
 
+def _cell(**facts: Any) -> Cell:
+    """A cell that can be written and read again: names of one line, values that JSON can hold.
+
+    Raises:
+        UsageError: If it could not.
+    """
+    try:
+        cell = Cell(**facts)
+        msgspec.convert(msgspec.to_builtins(cell), Cell)
+    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        where = f"{facts['method']} on {facts['dataset']}"
+        raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
+    return cell
+
+
 def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:
     """The fields that all cells of a dataset have in common."""
     task = datamodule.task
@@ -143,6 +158,7 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
         "conditions": wanted,
         "corruptions": conditions.versions(wanted, datamodule.raw),
         "modalities": task.names,
+        "inputs": tuple(f"{m.kind} {'x'.join(map(str, m.shape))}" for m in task.modalities),
         "target": task.target,
         "metric": task.metric,
         "higher_is_better": higher_is_better(task.metric),

@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rerun:
         for cell in plan.cells:
             store.path(cell.id).unlink(missing_ok=True)
-    todo = [cell for cell in plan.cells if store.done(cell.id) is None]
+    settled = store.settled([cell.id for cell in plan.cells])
+    todo = [cell for cell in plan.cells if cell.id not in settled]
     for fault in plan.faulty:
         print(f"failed to plan: {fault}", file=sys.stderr)
     if not arguments.quiet and not arguments.json:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leaderboard.board import Board
     from leaderboard.merge import Evidence
 
-MATRIX = "quick"  # whose cells are likely to be there already: the others are then run by nobody
+SEEDS = 2
 DATASETS = ("digit_halves", "interactions_xor", "multi_digits")
 CONTROL = "concat"
 _PILLARS = {"clean": "on clean rows", "robust": "under corruption", "missing": "with modalities missing"}
@@ -32,20 +32,26 @@ def run(arguments: argparse.Namespace) -> int:
     if failed:
         print("Not run: a method that breaks the contract gives numbers that mean nothing.")
         return 1
-    results = arguments.results or RESULTS
-    plan, code = _train(names, arguments, results)
+    published = _published()
+    # Cells of the default matrix may be there already; those of the published one are nobody's but the file's.
+    results = arguments.results or (f"{RESULTS}/try-{arguments.file.stem}" if published else RESULTS)
+    plan, code = _train(names, arguments, results, "reference" if published else "quick")
     labels = sorted({cell.label for cell in plan.cells if cell.method in names})
     if code or not labels:
         for skipped in plan.not_applicable:
             print(f"{skipped.label} on {skipped.dataset}: {skipped.reason}", file=sys.stderr)
         return code or 1
-    print("", *_sentences(plan, labels, results), sep="\n")
-    folder = "" if results == RESULTS else f" --results {results}"
-    print(
-        f"Next: polymodal why {labels[0]} {CONTROL}{folder} --plugin {arguments.file}; then more datasets and seeds: "
-    )
-    print(f"  polymodal run core --plugin {arguments.file} --methods {','.join(names)},{CONTROL}{folder}")
+    print("", *_sentences(plan, labels, results, published), sep="\n")
+    rest = f" --results {results}" * (results != RESULTS) + " --with reference" * bool(published)
+    print(f"Next: polymodal why {labels[0]} {CONTROL}{rest} --plugin {arguments.file}")
     return 0
+
+
+def _published() -> list[Path]:
+    """The results that come with Polymodal, if this copy has them."""
+    from leaderboard.reference import REFERENCE
+
+    return [REFERENCE] if REFERENCE.is_file() else []
 
 
 def _registered(path: Path) -> list[str]:
@@ -75,8 +81,8 @@ def _passes(name: str) -> bool:
     return not wrong
 
 
-def _train(names: list[str], arguments: argparse.Namespace, results: str) -> tuple[Plan, int]:
-    """Every cell of the methods and of the baselines that has no record yet."""
+def _train(names: list[str], arguments: argparse.Namespace, results: str, matrix: str) -> tuple[Plan, int]:
+    """Every cell of the methods, and of the baselines where nobody has published them, that has no record yet."""
     from benchmark.executors.foreground import execute, exit_code
     from benchmark.matrix import read, with_arguments
     from benchmark.plan import make_plan
@@ -84,7 +90,10 @@ def _train(names: list[str], arguments: argparse.Namespace, results: str) -> tup
     from leaderboard.store import Store
 
     wanted = with_arguments(
-        read(MATRIX), method_names=[*names, CONTROL], dataset_names=DATASETS, seeds=getattr(arguments, "seeds", None)
+        read(matrix),
+        method_names=names if matrix == "reference" else [*names, CONTROL],
+        dataset_names=DATASETS,
+        seeds=arguments.seeds or SEEDS,
     )
     plan, store = make_plan(wanted), Store(results)
     for fault in plan.faulty:
@@ -97,16 +106,20 @@ def _train(names: list[str], arguments: argparse.Namespace, results: str) -> tup
     return plan, exit_code(outcome) or int(bool(plan.faulty))
 
 
-def _sentences(plan: Plan, labels: list[str], results: str) -> list[str]:
+def _sentences(plan: Plan, labels: list[str], results: str, published: list[Path]) -> list[str]:
     from leaderboard.board import build_all
     from leaderboard.merge import gather
 
-    evidence = gather([results], sorted({f"{cell.dataset}@{cell.dataset_version}" for cell in plan.cells}))
+    wanted = sorted({f"{cell.dataset}@{cell.dataset_version}" for cell in plan.cells})
+    evidence = gather([results], wanted, beside=published)
     boards = build_all(evidence)
     said = []
     for label in labels:
-        (board,) = [b for b in boards if any(row.label == label for row in b.rows)]
-        said += [f"{label} ({board.track} track)", *_scores(evidence, label), *_places(board, label)]
+        own = [board for board in boards if any(row.label == label for row in board.rows)]
+        if not own:
+            said.append(f"{label} has no place: {'; '.join(evidence.notes)}")
+        for board in own:
+            said += [f"{label} ({board.track} track)", *_scores(evidence, label), *_places(board, label)]
     return said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from benchmark.errors import printable
 from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.pool import ResultsLost, Settings, Stop, WorkerDied
 from leaderboard.record import Cell, Record
@@ -81,7 +83,8 @@ def exit_code(outcome: Outcome) -> int:
 def _say_failures(outcome: Outcome, store: Store) -> None:
     for record in outcome.failed:
         cell, message = record.cell, record.error.message if record.error else ""
-        print(f"failed: {cell.label} on {cell.dataset}, seed {cell.seed}: {message}", file=sys.stderr)
+        where = f"{cell.label} on {cell.dataset}, seed {cell.seed}"
+        print(f"failed: {where}: {printable(message, limit=1000)}", file=sys.stderr)
         print(f"        polymodal show {cell.id} --results {store.folder}", file=sys.stderr)
 
 
@@ -109,15 +112,19 @@ def _settings(store: Store, arguments: argparse.Namespace) -> Settings:
 
 
 def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
-    """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off."""
+    """First Ctrl-C, SIGTERM or lost terminal: running cells end. Second, or after the grace time: they are cut off."""
+    shown = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        if number == signal.SIGHUP:  # nobody reads the terminal any more, and writing to it is an error
+            for stream in shown:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
         limit = ""
-        if number == signal.SIGTERM:
+        if number != signal.SIGINT:
             # Not 0, which would disarm the timer.
             signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-3))
             limit = f" within {grace:g} s"
@@ -128,6 +135,8 @@ def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` wants it
+        signal.signal(signal.SIGHUP, handle)
     signal.signal(signal.SIGALRM, late)
 
 
