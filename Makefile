@@ -29,6 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) -e .
 	touch $(STAMP)
+	@echo "Installed: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; without it, write $(BIN)/polymodal."
 
 # What running does without: Ray, text encoders, tests, linters, the site.
 $(DEV): $(STAMP)
@@ -38,6 +39,7 @@ $(DEV): $(STAMP)
 leaderboard: $(STAMP)
 	$(BIN)/polymodal run $(MATRIX)
 	$(BIN)/polymodal leaderboard
+	@echo "Next: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; \`polymodal --help\` says what it does."
 
 test: $(DEV)
 	$(BIN)/python -m pytest $(TESTS) -m "not slow" -n $(PROCESSES) --dist worksteal -q
