@@ -1,4 +1,4 @@
-"""A dataset named on the command line, with the options of a matrix and of `--set`: how own data is named everywhere."""
+"""A dataset named on the command line, with the options of a matrix and of `--set`: own data, in every command."""
 
 from __future__ import annotations
 
