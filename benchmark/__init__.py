@@ -27,7 +27,8 @@ def _check_root() -> None:
         found = Path(spec.origin).resolve().parent.parent
         if found != root:
             raise ImportError(
-                f"`import {name}` finds {found / name}, not Polymodal's own in {root}: rename or remove the intruder"
+                f"`import {name}` finds {found / name}, not Polymodal's own in {root}: rename the intruder, or "
+                "run your script by `polymodal python FILE`, which puts Polymodal's packages first"
             )
 
 

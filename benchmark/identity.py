@@ -23,6 +23,7 @@ from methods.registry import methods
 from methods.wrapper import Base
 
 PROTOCOL = (
+    "benchmark.attention",
     "benchmark.evaluate",
     "benchmark.fills",
     "benchmark.seeds",
@@ -71,6 +72,13 @@ def protocol_digest(datamodule: DataModule) -> str:
             *(_digest(type(part), _DATASETS) for part in (*layers, datamodule.task.goal)),
         ]
     )
+
+
+def code_digest(path: Path) -> str:
+    """Of a file and what it imports of methods and datasets, for numbers that are made outside of cells."""
+    files: set[Path] = set()
+    _collect(path, (*_METHODS, *_DATASETS), files)
+    return _join(sorted(_read(file, _changed(file))[0] for file in files))
 
 
 def _digest(cls: type, packages: tuple[str, ...]) -> str:
