@@ -13,7 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from benchmark import start
 from benchmark.errors import printable
+
+# Here and not in `main`, because a worker imports this file before it imports anything else of ours.
+start.quick()
 
 _ORDER = ("run", "plan", "list", "leaderboard", "compare", "show", "check", "new", "validate", "doctor")
 _EPILOG = """examples:

@@ -23,7 +23,9 @@ from methods.wrapper import Base
 
 PROTOCOL = (
     "benchmark.evaluate",
+    "benchmark.fills",
     "benchmark.seeds",
+    "benchmark.tally",
     "benchmark.trainer",
     "datamodules.base",
     "methods.base",

@@ -14,8 +14,11 @@ import torch
 
 from benchmark import distributed
 from benchmark.build import build_dataset, build_method
+from benchmark.conditions import notes as condition_notes
+from benchmark.conditions import versions
 from benchmark.cost import latency, peak, reset_peak, trainable
 from benchmark.evaluate import sweep
+from benchmark.fills import choose_filling
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.loggers import Log, check_logger
 from benchmark.options import resolve
@@ -116,7 +119,8 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     method = build_method(cell.method, cell.options, task, cell.recipe)
     trained = _train(cell, method, datamodule, options, log)
     started = time.perf_counter()
-    swept = sweep(method, datamodule, cell.conditions, device, cell.split)
+    filling = choose_filling(method, datamodule, cell.conditions, device)
+    swept = sweep(method, datamodule, cell.conditions, device, cell.split, filling)
     ended = time.perf_counter()
     summary = method.summary(*(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split)))
     cost = {
@@ -128,17 +132,19 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
         "peak_memory_mb": max(peak(device), trained.peak_mb),
         **latency(method, datamodule.ordered(cell.split), device),
     }
-    train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
+    train, val, measured = (datamodule.splits[split] for split in ("train", "val", cell.split))
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
-    notes = [*datamodule.notes, *distributed.notes(method, options)]
+    notes = [*datamodule.notes, *distributed.notes(method, options), *condition_notes(cell.conditions, datamodule.raw)]
     content = datamodule.content_hash if cell.split == "test" else ""  # a trial does not even hash test rows
     record = Record(
         cell=cell,
         status="ok",
         schema=SCHEMA,
         trivial=task.goal.trivial(train.target, measured.target, measured.gallery),
+        trivial_validation=task.goal.trivial(train.target, val.target, val.gallery),
         rows=len(measured.target),
         conditions=swept.conditions,
+        fill=None if filling is None else filling.chosen,
         summary=finite(summary),
         training=trained.stages,
         cost=finite(cost),
@@ -179,6 +185,7 @@ def _check_code(cell: Cell, datamodule: DataModule) -> None:
         "the method": (method_digest(cls, resolve(cell.method, cls, cell.options, cell.method)), cell.source),
         "the protocol or the dataset's code": (protocol_digest(datamodule), cell.protocol),
         "the data": (datamodule.task.version, cell.dataset_version),
+        "a corruption": (versions(cell.conditions, datamodule.raw), cell.corruptions),
     }
     changed = [what for what, (here, planned) in now.items() if here != planned]
     if changed:

@@ -278,6 +278,7 @@ class DataModule(LightningDataModule, ABC):
             key=corruption_key(raw.name, raw.version, split, modality, corruption),
             modality=raw.modalities[raw.names.index(modality)],
             split=self.splits[split].inputs[modality],  # pyright: ignore[reportArgumentType] - indexed alike
+            dataset=raw.name,
         )
 
     def train_dataloader(self) -> Batches:

@@ -82,7 +82,7 @@ _COLUMNS = (
 MEASURES: dict[str, Measure] = {m.name: m for m in _COLUMNS}
 
 SLICES: dict[str, tuple[str, ...]] = {
-    "overview": ("clean", "gain", "drop", "missing", "parameters", "train_seconds"),
+    "overview": ("clean", "drop", "missing", "parameters", "train_seconds"),
     "clean": ("clean", "gain", "nll", "brier", "ece"),
     "robust": (
         *(

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import add_execution, add_matrix, cells, check_execution, plan_of
+from benchmark.arguments import RESULTS, add_execution, add_matrix, cells, check_execution, plan_of
 
 if TYPE_CHECKING:
     from benchmark.plan import Plan
@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
             store.path(cell.id).unlink(missing_ok=True)
     settled = store.settled([cell.id for cell in plan.cells])
     todo = [cell for cell in plan.cells if cell.id not in settled]
+    for fault in plan.faulty:
+        print(f"failed to plan: {fault}", file=sys.stderr)
     if not arguments.quiet and not arguments.json:
         _announce(plan, len(plan.cells) - len(todo))
     from benchmark.executors.foreground import execute, exit_code
@@ -75,7 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"{len(plan.cells)} cells: {len(outcome.records) - failed} run, {len(plan.cells) - len(todo)} cached, "
             f"{failed} failed, {outcome.left} left, {outcome.seconds:.0f} s. Records: {store.folder}/"
         )
-    return exit_code(outcome) or int(bool(vanished))
+        if plan.faulty:
+            print(f"{len(plan.faulty)} entries of the plan failed before there was a cell of them (see above)")
+        if not arguments.quiet and len(plan.cells) > failed + outcome.left:
+            folder = "" if arguments.results == RESULTS else f" {arguments.results}"
+            print(f"next: polymodal leaderboard{folder}")
+    return exit_code(outcome) or int(bool(vanished or plan.faulty))
 
 
 def _announce(plan: Plan, cached: int) -> None:

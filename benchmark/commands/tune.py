@@ -43,7 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.results)
     store = Store(folder / "trials")
     store.prepare()
-    trials = tune.plan_trials(plan_of(arguments), arguments.trials, arguments.budget_seeds)
+    plan = plan_of(arguments)
+    for fault in plan.faulty:
+        print(f"failed to plan: {fault}", file=sys.stderr)
+    trials = tune.plan_trials(plan, arguments.trials, arguments.budget_seeds)
     cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
     known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
     if not arguments.quiet and not arguments.json:
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         _show(tuned)
         print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")
-    return exit_code(outcome)
+    return exit_code(outcome) or int(bool(plan.faulty))
 
 
 def _announcement(trials: Sequence[Trials], known: dict[str, Record], cells: int) -> str:

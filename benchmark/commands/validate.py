@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmark.arguments import RESULTS, add_json
+from benchmark.arguments import add_folders, add_json, folders_of
 from benchmark.errors import printable
 
 NAME = "validate"
@@ -20,7 +20,7 @@ Exit code: 0 all valid, 1 otherwise.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", nargs="*", default=[RESULTS], metavar="DIR", help="folders (default: results)")
+    add_folders(parser)
     add_json(parser)
 
 
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from leaderboard.store import Store, Verdict
 
     verdicts: list[Verdict] = []
-    for folder in arguments.results:
+    for folder in folders_of(arguments):
         store = Store(folder)
         if not store.folder.is_dir():
             raise FileNotFoundError(f"no results folder {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,20 +16,30 @@ COLUMNS = 10
 
 def draw(datamodule: DataModule, path: Path, split: SplitName = "train") -> Path:
     """Write a PNG with a column per sample and a row per modality, one sample of each class first."""
+    task, target = datamodule.task, datamodule.splits[split].target
+    samples = _choose(target).tolist()
+    titles = [task.goal.spell(target[sample]) for sample in samples]
+    return draw_rows(datamodule, path, split, samples, titles, f"{task.name} (version {task.version}, {split})")
+
+
+def draw_rows(
+    datamodule: DataModule, path: Path, split: SplitName, samples: Sequence[int], titles: Sequence[str], title: str
+) -> Path:
+    """Write a PNG with a column per given row, under its title, and a line per modality."""
     from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
     task, rows = datamodule.task, datamodule.splits[split]
-    samples = _choose(rows.target)
     heights = [0.7 if m.kind in ("text", "vector") else 1.2 for m in task.modalities]
-    figure = Figure(figsize=(1.3 * len(samples) + 0.6, sum(heights) + 0.9), dpi=120, layout="constrained")
-    figure.suptitle(f"{task.name} (version {task.version}, {split})", fontsize=9)
+    above = 0.12 * max(words.count("\n") for words in titles)
+    figure = Figure(figsize=(1.3 * len(samples) + 0.6, sum(heights) + 0.9 + above), dpi=120, layout="constrained")
+    figure.suptitle(title, fontsize=9, parse_math=False)
     axes = figure.subplots(len(task.modalities), len(samples), squeeze=False, height_ratios=heights)
     for line, modality in enumerate(task.modalities):
-        values = rows.inputs[modality.name][samples]
+        values = rows.inputs[modality.name][torch.tensor(list(samples))]
         for column, value in enumerate(values):
             draw_value(axes[line][column], modality, value, datamodule)
             if line == 0:
-                axes[line][column].set_title(task.goal.spell(rows.target[samples[column]]), fontsize=7)
+                axes[line][column].set_title(titles[column], fontsize=7, parse_math=False)
         axes[line][0].set_ylabel(modality.name, fontsize=7)
     return save(figure, path)
 
