@@ -8,8 +8,9 @@ export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 TESTS ?= tests
 PROCESSES ?= 2
+N ?= 1000
 
-.PHONY: help install leaderboard test test-slow lint performance clean
+.PHONY: help install leaderboard test test-slow lint performance fuzz kill clean
 
 help:
 	@echo "make leaderboard   set up, run the default matrix, show the leaderboard (MATRIX=core for the long one)"
@@ -17,6 +18,8 @@ help:
 	@echo "make test-slow     kills, faults, Ray, DDP, browser, trained scores"
 	@echo "make lint          ruff and pyright"
 	@echo "make performance   timed bounds, paired in one run"
+	@echo "make fuzz N=20000  hostile files and values, N of each surface: a night's work"
+	@echo "make kill N=1000   kills at random moments, compared with an undisturbed run"
 	@echo "make clean         remove .venv, results and caches"
 
 install: $(STAMP)
@@ -44,6 +47,12 @@ lint: $(STAMP)
 
 performance: $(STAMP)
 	@status=0; for script in tests/performance/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || status=1; done; exit $$status
+
+fuzz: $(STAMP)
+	POLYMODAL_FUZZ=$(N) $(BIN)/python -m pytest tests/fuzz -n $(PROCESSES) --dist worksteal -q --timeout 0
+
+kill: $(STAMP)
+	PYTHONPATH=. $(BIN)/python tests/kill/campaigns.py $(N)
 
 clean:
 	rm -rf .venv results .pytest_cache .ruff_cache .hypothesis build dist
