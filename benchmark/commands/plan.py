@@ -88,6 +88,8 @@ def _show(plan: Plan, done: dict[str, Record]) -> None:
     for skipped in plan.not_applicable:
         where = escape(f"{skipped.label} on {skipped.dataset}: {skipped.reason}")
         console.print(f"[yellow]not applicable:[/yellow] {where}")
+    for note in plan.notes:
+        console.print(f"[yellow]note:[/yellow] {escape(note)}")
     left = len(plan.cells) - len(done)
     console.print(f"{len(plan.cells)} cells, {len(done)} done, {left} to run. {_estimate(plan, done)}")
 

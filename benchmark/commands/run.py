@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from leaderboard.convergence import training_warnings
     from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rerun:
         for cell in plan.cells:
             store.path(cell.id).unlink(missing_ok=True)
-    todo = [cell for cell in plan.cells if store.done(cell.id) is None]
+    cached = [record for cell in plan.cells if (record := store.done(cell.id)) is not None]
+    known = {record.cell.id for record in cached}
+    todo = [cell for cell in plan.cells if cell.id not in known]
     if not arguments.quiet and not arguments.json:
         _announce(plan, len(plan.cells) - len(todo))
     from benchmark.executors.foreground import execute, exit_code
@@ -74,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{len(plan.cells)} cells: {len(outcome.records) - failed} run, {len(plan.cells) - len(todo)} cached, "
             f"{failed} failed, {outcome.left} left, {outcome.seconds:.0f} s. Records: {store.folder}/"
         )
+        for warning in training_warnings([*cached, *outcome.records]):
+            print(warning, file=sys.stderr)
     return exit_code(outcome) or int(bool(vanished))
 
 
