@@ -115,7 +115,9 @@ def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int,
 def write(tuned: Tuned, path: Path) -> None:
     """Write the choices, readable and complete."""
     raw = {"digest": tuned.digest, **msgspec.to_builtins(tuned)}
-    path.write_text(tomli_w.dumps(raw), encoding="utf-8")
+    partial = path.with_suffix(".partial")
+    partial.write_text(tomli_w.dumps(raw), encoding="utf-8")
+    partial.replace(path)  # whole or not at all, whenever it is killed
 
 
 def read(path: Path) -> Tuned:
