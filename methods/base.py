@@ -51,20 +51,9 @@ class Method(LightningModule, ABC):
     search: ClassVar[Mapping[str, Space]] = {}
 
     _FINAL: ClassVar[tuple[str, ...]] = (
-        "forward",
-        "tokenize",
-        "complete",
-        "objective",
-        "training_step",
-        "validation_step",
-        "test_step",
-        "predict_step",
-        "configure_optimizers",
-        "on_train_epoch_start",
-        "on_train_epoch_end",
-        "on_validation_epoch_end",
-        "in_stage",
-        "train",
+        *("forward", "tokenize", "complete", "objective", "training_step", "validation_step", "test_step"),
+        *("predict_step", "configure_optimizers", "on_train_epoch_start", "on_train_epoch_end"),
+        *("on_validation_epoch_end", "in_stage", "train"),
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -136,6 +125,10 @@ class Method(LightningModule, ABC):
         """
         return None
 
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor | None:
+        """How much the method doubts each row, [B], if it tells: audited against its errors under each condition."""
+        return None
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         """Numbers of interest per row or per batch; their mean under each condition goes into the record."""
         return {}
@@ -188,14 +181,20 @@ class Method(LightningModule, ABC):
             return tokens
         return {name: t._replace(x=self._drop(t.x, self._learns_encoders())) for name, t in tokens.items()}
 
-    def complete(self, tokens: dict[str, Tokens], present: Tensor, full: bool = False) -> Output:
-        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there."""
+    def complete(
+        self, tokens: dict[str, Tokens], present: Tensor, full: bool = False, fill: Tensor | None = None
+    ) -> Output:
+        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there.
+
+        Args:
+            fill: `[M, D]`, what an absent encoding is instead of zero.
+        """
         if not full:
             column = self.task.names.index
             tokens = {name: t._replace(x=_keep(t.x, present[:, column(name)])) for name, t in tokens.items()}
         z = self.pool(tokens, present)
         if not full:
-            z = _keep(z, present)
+            z = _keep(z, present, fill)
         fused = self.fuse(z, present)
         return Output(tokens, z, fused, self.predict(fused))
 
@@ -385,12 +384,12 @@ def _all_there(present: Tensor) -> bool:
     return present.device.type == "cpu" and bool(present.all())
 
 
-def _keep(x: Tensor, present: Tensor) -> Tensor:
-    """Zero where not present; `where`, so that a NaN in absent content cannot leak."""
+def _keep(x: Tensor, present: Tensor, fill: Tensor | None = None) -> Tensor:
+    """Zero, or `fill`, where not present; `where`, so that a NaN in absent content cannot leak."""
     if _all_there(present):
         return x
     mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
-    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
+    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device) if fill is None else fill.to(x.dtype))
 
 
 def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:

@@ -103,6 +103,9 @@ class Emma(Wrapper):
     def weights(self, z: Tensor, present: Tensor) -> Tensor:
         return self.attention.attend(z, present).beta
 
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor:
+        return self.attention.attend(out.z, present).S
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         info = self.attention.attend(out.z, present)
         found = self.base.diagnose(out, present)

@@ -80,6 +80,9 @@ class Wrapper(Method):
     def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
         return self.base.weights(z, present)
 
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor | None:
+        return self.base.uncertainty(out, present)
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         return self.base.diagnose(out, present)
 
