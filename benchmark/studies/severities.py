@@ -68,10 +68,10 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "scale_drift": (0.1, 5, True),
     },
     "text": {
-        "token_drop": (0.02, 0.8, False),
+        "token_drop": (0.02, 0.95, False),
         "token_swap": (0.05, 1, False),
-        "typo": (0.02, 0.8, False),
-        "token_replace": (0.02, 0.8, False),
+        "typo": (0.02, 0.95, False),
+        "token_replace": (0.02, 0.95, False),
     },
 }
 

@@ -85,6 +85,13 @@ def test_with_nothing_left_the_joint_condition_spares_the_modality(mine: Path) -
     mine.write_text(FILE.partition("[a.left_out]")[0] + "[a.left_out]\n" + gone)
     calibration.tables.cache_clear()
     assert joint(IMAGE, "mine") is None
+    assert any(c.kind == "joint" for c in resolve("standard", TASK))
+    alone = Task("mine", "1", (IMAGE, Modality("c", "vector", (6,))), "multiclass", 3)
+    vector = "\n".join(f'{name} = "no"' for name in catalogue("vector")[:-1])
+    head = '\n[c]\nkind = "vector"\nshape = [6]\n[c.left_out]\n'
+    mine.write_text(mine.read_text() + head + vector)
+    calibration.tables.cache_clear()
+    assert {c.kind for c in resolve("standard", alone)} == {"clean", "missing", "misaligned"}
 
 
 @pytest.mark.parametrize("dataset", sorted(p.stem for p in calibration.FOLDER.glob("*.toml")))
