@@ -111,6 +111,13 @@ class Split(NamedTuple):
     gallery: Tensor | None = None
 
 
+class Skeleton(NamedTuple):
+    """A body in motion: its joints in each frame, `[T, J, 3]` with the height second, and which of them are joined."""
+
+    joints: Tensor
+    bones: tuple[tuple[int, int], ...]
+
+
 class Batches:
     """Iterable over a split by index: no per-sample Python, no collation, no worker processes.
 
@@ -275,6 +282,10 @@ class DataModule(LightningDataModule, ABC):
         For the audit of attention; no method sees it.
         """
         return {}
+
+    def skeleton(self, modality: str, value: Tensor) -> Skeleton | None:
+        """A value of a modality as joints and bones, for people to look at; None if it is no body in motion."""
+        return None
 
     def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
         """One modality of some rows of a split under a corruption, with the noise every method meets."""

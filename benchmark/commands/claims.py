@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_data, add_execution, add_results, check_execution, console_of, use_data
 
 if TYPE_CHECKING:
+    from benchmark.judging.cells import Published
     from benchmark.judging.claim import Claim
     from benchmark.judging.page import Section
     from benchmark.judging.results import Results
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("list", "show", "plan", "run"), default="list")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these claims (default: all)")
     parser.add_argument("--output", metavar="DIR", help="where the page goes (default: RESULTS/claims)")
+    parser.add_argument("--own", action="store_true", help="do not use the published results, run everything here")
     parser.add_argument("--no-run", action="store_true", help="run: judge by the cells that are there, train nothing")
     add_data(parser)
     add_results(parser)
@@ -117,10 +120,9 @@ def _plan(names: Sequence[str], arguments: argparse.Namespace) -> int:
 
 def _run(names: Sequence[str], arguments: argparse.Namespace) -> int:
     from benchmark.judging.page import write
-    from leaderboard.store import Store
 
     check_execution(arguments)
-    store = Store(Path(arguments.results) / FOLDER)
+    store = _store(arguments)
     store.prepare()
     code, sections = 0, []
     for name in names:
@@ -159,29 +161,40 @@ def _judged(name: str, arguments: argparse.Namespace, train: bool = False) -> tu
 
 def _train(name: str, claim: Claim, seeds: int, arguments: argparse.Namespace) -> int:
     from benchmark.executors.foreground import execute, exit_code
-    from benchmark.judging.cells import experiment, plan_of
+    from benchmark.judging.cells import experiment, missing, plan_of
 
-    stores = _stores(arguments)
-    todo = [c for c in plan_of(name, claim, seeds).cells if all(store.done(c.id) is None for store in stores)]
-    code = exit_code(execute(todo, stores[0], arguments)) if todo else 0
+    store = _store(arguments)
+    todo = missing(plan_of(name, claim, seeds).cells, store, _published(arguments))
+    code = exit_code(execute(todo, store, arguments)) if todo else 0
     if code < 128:
-        experiment(name, claim, seeds, stores[0].folder)
+        experiment(name, claim, seeds, store.folder)
     return code
 
 
 def _results(name: str, claim: Claim, seeds: int, arguments: argparse.Namespace) -> Results:
     from benchmark.judging.cells import collect, measured, plan_of
 
-    stores = _stores(arguments)
-    cells = plan_of(name, claim, seeds).cells
-    return collect(cells, stores, measured(name, claim, seeds, stores[0].folder))
+    store = _store(arguments)
+    numbers = measured(name, claim, seeds, store.folder)
+    return collect(plan_of(name, claim, seeds).cells, store, _published(arguments), numbers)
 
 
-def _stores(arguments: argparse.Namespace) -> list[Store]:
-    """Where records may be: those of claims, then those of one's own runs."""
+def _store(arguments: argparse.Namespace) -> Store:
     from leaderboard.store import Store
 
-    return [Store(Path(arguments.results) / FOLDER), Store(arguments.results)]
+    return Store(Path(arguments.results) / FOLDER)
+
+
+@lru_cache(maxsize=1)
+def _read_published() -> Published | None:
+    from benchmark.judging.cells import Published
+    from leaderboard.reference import REFERENCE
+
+    return Published(REFERENCE) if REFERENCE.exists() else None
+
+
+def _published(arguments: argparse.Namespace) -> Published | None:
+    return None if arguments.own else _read_published()
 
 
 def _claim(name: str) -> Claim:

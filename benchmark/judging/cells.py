@@ -16,6 +16,8 @@ from benchmark.judging.claim import Claim, Rule
 from benchmark.judging.results import Results
 from benchmark.matrix import Choice, Matrix, parse, read
 from benchmark.plan import Plan, make_plan
+from leaderboard.export import read as read_export
+from leaderboard.outcomes import Source
 from leaderboard.record import Cell, Record
 from leaderboard.stats import ALPHA
 from leaderboard.store import Store
@@ -49,22 +51,63 @@ def plan_of(name: str, claim: Claim, seeds: int) -> Plan:
     return make_plan(matrix_of(name, claim, seeds)) if claim.datasets else Plan(())
 
 
-def collect(cells: Iterable[Cell], stores: Sequence[Store], experiment: Sequence[Mapping[str, float]] = ()) -> Results:
-    """What is known of these cells; of a cell that several stores have, the first counts."""
+class Published:
+    """Reference results as a place where cells are done."""
+
+    def __init__(self, path: Path) -> None:
+        export = read_export(path)
+        self.rows = export.kept
+        self.priors = export.priors("default", "plain")
+        self._records = {record.cell.id: record for record in export.records if record.status == "ok"}
+
+    def done(self, cell: str) -> Record | None:
+        """The cell's record, if it was published."""
+        return self._records.get(cell)
+
+
+def collect(
+    cells: Iterable[Cell],
+    store: Store,
+    published: Published | None = None,
+    experiment: Sequence[Mapping[str, float]] = (),
+) -> Results:
+    """What is known of these cells.
+
+    An entry is taken from the published results if all its seeds are there, and else wholly from the store: what is
+    published of its rows is about all its seeds together.
+    """
     records: dict[tuple[str, str], list[Record]] = {}
-    found: dict[str, Store] = {}
+    sources: dict[str, Source] = {}
     failed: dict[tuple[str, str], str] = {}
-    for cell in cells:
-        key = (cell.label, cell.dataset)
-        for store in stores:
-            if (record := store.done(cell.id)) is not None:
-                records.setdefault(key, []).append(record)
-                found[cell.id] = store
-                break
-        else:
-            if why := _failure(cell, stores):
+    for key, own in _entries(cells).items():
+        whole = [published.done(cell.id) for cell in own] if published else []
+        known = [record for record in whole if record is not None]
+        if not published or len(known) < len(own):
+            known = [record for cell in own if (record := store.done(cell.id)) is not None]
+            if why := next(filter(None, (_failure(cell, store) for cell in own)), ""):
                 failed[key] = why
-    return Results(records, found, experiment, failed)
+            sources |= {record.cell.id: store for record in known}
+        else:
+            sources |= {record.cell.id: published.rows for record in known}
+        if known:
+            records[key] = known
+    return Results(records, sources, experiment, failed, published.priors if published else {})
+
+
+def missing(cells: Sequence[Cell], store: Store, published: Published | None) -> list[Cell]:
+    """Cells that must be run: of entries that are not published with all these seeds, those that are not done."""
+    todo: list[Cell] = []
+    for own in _entries(cells).values():
+        if not published or any(published.done(cell.id) is None for cell in own):
+            todo += [cell for cell in own if store.done(cell.id) is None]
+    return todo
+
+
+def _entries(cells: Iterable[Cell]) -> dict[tuple[str, str], list[Cell]]:
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        found.setdefault((cell.label, cell.dataset), []).append(cell)
+    return found
 
 
 @dataclass(frozen=True)
@@ -136,9 +179,6 @@ def _with_options(choice: Choice, base: Choice | None) -> Choice:
     return base if base is not None and not choice.options else choice
 
 
-def _failure(cell: Cell, stores: Sequence[Store]) -> str:
-    for store in stores:
-        record = store.read(cell.id) if store.path(cell.id).exists() else None
-        if record is not None and record.error is not None:
-            return record.error.message.partition("\n")[0]
-    return ""
+def _failure(cell: Cell, store: Store) -> str:
+    record = store.read(cell.id) if store.path(cell.id).exists() else None
+    return record.error.message.partition("\n")[0] if record is not None and record.error is not None else ""

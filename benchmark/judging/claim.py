@@ -110,7 +110,7 @@ class Claim:
     rules: tuple[Rule, ...]
     entries: Literal["all"] | tuple[str | Mapping[str, Any], ...] = ()
     datasets: tuple[str | Mapping[str, Any], ...] = ()
-    matrix: str = "core"
+    matrix: str = "reference"
     conditions: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     experiment: str | None = None

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from leaderboard import panels
+from leaderboard.outcomes import Source
 from leaderboard.panels import Side
 from leaderboard.record import Record
-from leaderboard.store import Store
+from leaderboard.variance_prior import Priors
 
 
 class Missing(LookupError):
@@ -22,15 +23,17 @@ class Results:
 
     Attributes:
         records: (label, dataset) -> its records, one per seed.
-        stores: Cell id -> where its predictions are.
+        sources: Cell id -> where its rows are known from.
         experiment: The numbers of an experiment, one mapping per seed.
         failed: (label, dataset) -> why a cell of it failed.
+        priors: Of the variance over seeds, frozen with reference results.
     """
 
     records: Mapping[tuple[str, str], Sequence[Record]] = field(default_factory=dict)
-    stores: Mapping[str, Store] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
     experiment: Sequence[Mapping[str, float]] = ()
     failed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    priors: Priors = field(default_factory=dict)
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -77,4 +80,4 @@ def _side(results: Results, dataset: str) -> Side:
     if not methods:
         raise Missing(f"no records on {dataset} yet")
     reference = methods.get("concat") or next(iter(methods.values()))
-    return panels.side(methods, reference, results.stores)
+    return panels.side(methods, reference, results.sources, results.priors.get(dataset, {}))

@@ -45,7 +45,7 @@ def planted(folder: Path, seeds: int = 5, rows: int = 600, **methods: Planted) -
             for seed in range(seeds):
                 record, predictions = make_record(label, quality, dataset, seed, rows)
                 cells.append(store.write(record, predictions).cell)
-    return collect(cells, [store])
+    return collect(cells, store)
 
 
 def claim_of(*rules) -> Claim:

@@ -235,8 +235,9 @@ def test_the_sheet_shows_every_corruption_of_a_dataset(tmp_path: Path) -> None:
     from matplotlib.image import imread
 
     from benchmark.pictures.corruption_sheet import draw
+    from datamodules.registry import datasets
 
-    path = draw("interactions_xor", tmp_path / "new" / "sheet.png")
+    path = draw(datasets.get("interactions_xor")(), tmp_path / "new" / "sheet.png")
     picture = imread(path)
     assert picture.shape[0] > 400
     assert picture.shape[1] > 900
