@@ -130,7 +130,7 @@ class Uncached(DataModule):
         x = self.features.base.splits[split].inputs[modality][batch.row]
         key = corruption_key(raw.name, raw.version, split, modality, corruption)
         kind = raw.modalities[raw.names.index(modality)]
-        noisy = corrupt(x, batch.row, name=corruption, severity=severity, key=key, modality=kind)
+        noisy = corrupt(x, batch.row, name=corruption, severity=severity, key=key, modality=kind, dataset=raw.name)
         return self.seen(modality, noisy)
 
 
