@@ -61,9 +61,7 @@ def test_the_board_of_an_export_is_that_of_the_records(
     assert as_printed(capsys, file, "--format", format) == as_printed(capsys, results, "--format", format)
 
 
-def test_tuned_results_are_in_the_same_file(
-    results: Path, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tuned_results_are_in_the_same_file(results: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = [as_printed(capsys, source, "--format", "csv", "--setting", "tuned") for source in (file, results)]
     assert shown[0] == shown[1] and "concat" in shown[0] and "gated" not in shown[0]
 
