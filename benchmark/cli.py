@@ -19,7 +19,8 @@ from benchmark.errors import printable
 # Here and not in `main`, because a worker imports this file before it imports anything else of ours.
 start.quick()
 
-_ORDER = ("run", "plan", "list", "leaderboard", "compare", "show", "check", "new", "validate", "doctor")
+_ORDER = ("try", "run", "plan", "list", "leaderboard", "compare", "why", "show")
+_ORDER += ("check", "new", "tune", "validate", "doctor")
 _ROOM = " (there is too little address space: `ulimit -v unlimited`, or a smaller cell)"
 _EPILOG = """examples:
   polymodal run                                   the default matrix, then
@@ -35,7 +36,8 @@ def commands() -> dict[str, ModuleType]:
     modules = {}
     for info in pkgutil.iter_modules([str(folder)]):
         module = importlib.import_module(f"benchmark.commands.{info.name}")
-        modules[module.NAME] = module
+        if hasattr(module, "NAME"):  # what a command is too long for is beside it
+            modules[module.NAME] = module
     rank = {name: i for i, name in enumerate(_ORDER)}
     return dict(sorted(modules.items(), key=lambda item: (rank.get(item[0], len(rank)), item[0])))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ from leaderboard.record import Cell
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
+from methods.wrapper import Base
 
 BASELINES = ("concat", "unimodal")
 
@@ -233,9 +234,13 @@ def _label(name: str, cls: type, options: Mapping[str, Any], named: set[str]) ->
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, Base):  # its options are filled in: those that are not the defaults tell two bases apart
+        usual = resolve(value.name, methods.get(value.name), {}, value.name)
+        value = replace(value, options={k: v for k, v in value.options.items() if v != usual[k]})
     value = plain(value)
     if isinstance(value, dict):
-        return value["name"]
+        own = ";".join(f"{k}={v}" for k, v in value.items() if k != "name")
+        return f"{value['name']}:{own}" if own else value["name"]
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from benchmark import distributed
+from benchmark.attention import attention_scores
 from benchmark.build import build_dataset, build_method
 from benchmark.conditions import notes as condition_notes
 from benchmark.conditions import versions
@@ -114,7 +115,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     options = TrainerOptions(**cell.trainer)
     device = root_device(options)
     check_precision(options.precision, device.type)
-    reset_peak(device)
+    held = reset_peak(device)
     seed_all(cell.dataset, cell.seed, "init")  # never the method: all methods start from the same encoders
     method = build_method(cell.method, cell.options, task, cell.recipe)
     trained = _train(cell, method, datamodule, options, log)
@@ -123,13 +124,15 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     swept = sweep(method, datamodule, cell.conditions, device, cell.split, filling)
     ended = time.perf_counter()
     summary = method.summary(*(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split)))
+    summary = summary | attention_scores(method, datamodule, cell.split, device)
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
         "trainable_parameters": float(trainable(method)),
         "train_seconds": trained.seconds,
         "sweep_seconds": ended - started,
         "devices": float(options.devices),
-        "peak_memory_mb": max(peak(device), trained.peak_mb),
+        "peak_memory_mb": max(peak(device) - held, trained.peak_mb),
+        "held_memory_mb": held,
         **latency(method, datamodule.ordered(cell.split), device),
     }
     train, val, measured = (datamodule.splits[split] for split in ("train", "val", cell.split))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from datamodules.base import Split, SplitName
 from datamodules.bases.user_views import FILL, NewRows, UserTarget, UserViews
@@ -198,6 +199,9 @@ class CsvViews(UserViews):
     def views(self) -> Mapping[str, View]:
         """Modality -> its columns, categories and moments, learnt of training rows."""
         return self._table.views
+
+    def spell(self, modality: str, value: Tensor) -> str:
+        return self.views[modality].spell(value.numpy())
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -213,7 +213,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
         summary: Numbers measured once per cell (held-out correlations, collapse).
         training: One entry per stage.
-        cost: Parameters, seconds, memory, latency.
+        cost: Parameters (all, and those some stage fits by gradient), seconds, latency, and memory: `peak_memory_mb` is
+            what the cell took above the `held_memory_mb` that its process held before, data and libraries.
         provenance: Versions, revision, hardware: facts that do not identify the cell.
     """
 

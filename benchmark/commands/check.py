@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_data, add_json, use_data
+from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
 
 if TYPE_CHECKING:
     from benchmark.conformance import Result
@@ -16,6 +17,7 @@ HELP = "Check that a method, dataset or corruption keeps the contract; what fail
 EXAMPLE = """examples:
   polymodal check my_fusion --plugin my_fusion.py
   polymodal check digit_halves
+  polymodal check csv_views --matrix mine.toml                  a file of yours, as the matrix reads it
   polymodal check gaussian_noise
 
 Exit code: 0 all checks pass, 1 otherwise.
@@ -24,6 +26,7 @@ Exit code: 0 all checks pass, 1 otherwise.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="a registered method, dataset or corruption")
+    add_dataset_options(parser)
     add_data(parser)
     add_json(parser)
 
@@ -47,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     if name in methods.names():
         results = conformance.check_method(name)
     elif name in datasets.names():
-        results = conformance.check_dataset(name, datasets.get(name))
+        settings, matrix = arguments.settings, arguments.matrix
+        results = conformance.check_dataset(name, lambda: chosen_dataset(name, matrix, settings))
     else:
         results = conformance.check_corruption(name)
     if arguments.json:

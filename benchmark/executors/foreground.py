@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -51,7 +52,7 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
     if made is not None and not quiet:
         print(made, file=sys.stderr)
     stop, received = Stop(), []
-    _stop_on_signals(stop, received, arguments.grace)
+    before = _stop_on_signals(stop, received, arguments.grace)
     show: Any = _Lines(arguments.json) if quiet else _Progress(todo)
     started, records, broken = time.perf_counter(), [], ""
     try:
@@ -64,7 +65,8 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
         stop.set()
     except (ResultsLost, WorkerDied) as error:
         broken = str(error)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        _restore(before)
     if broken:
         print(f"polymodal {arguments.command}: {broken}", file=sys.stderr)
     left, seconds = len(todo) - len(records), time.perf_counter() - started
@@ -111,8 +113,14 @@ def _settings(store: Store, arguments: argparse.Namespace) -> Settings:
     )
 
 
-def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
-    """First Ctrl-C, SIGTERM or lost terminal: running cells end. Second, or after the grace time: they are cut off."""
+def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> dict[int, Any]:
+    """First Ctrl-C, SIGTERM or lost terminal: running cells end. Second, or after the grace time: they are cut off.
+
+    Returns:
+        What was done on these signals before; empty where they are not ours to handle (a thread of a notebook).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
     shown = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -133,11 +141,18 @@ def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
     def late(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)
+    handlers = {signal.SIGINT: handle, signal.SIGTERM: handle, signal.SIGALRM: late}
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` wants it
-        signal.signal(signal.SIGHUP, handle)
-    signal.signal(signal.SIGALRM, late)
+        handlers[signal.SIGHUP] = handle
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def _restore(before: dict[int, Any]) -> None:
+    """Leave signals to whoever had them: a notebook goes on after its cells have run."""
+    if before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class _Lines:

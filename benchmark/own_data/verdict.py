@@ -1,4 +1,4 @@
-"""The answer for somebody with data and no time: which fusion, what it adds, what a broken group costs, what is open."""
+"""The answer to somebody with data and no time: which fusion, what it adds, what a broken group costs, what is open."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from benchmark.pictures.drawing import draw_value, save
 from datamodules.base import DataModule, SplitName
 from datamodules.corruptions import applicable, corrupt, corruption_key, levels
 from datamodules.corruptions.registry import LEVELS
-from datamodules.registry import datasets
 from datamodules.spec import Modality
 
 if TYPE_CHECKING:
@@ -23,18 +22,16 @@ _ACROSS = 2  # blocks side by side
 _CELL = 0.9  # inches
 
 
-def draw(dataset: str, output: Path) -> Path:
+def draw(datamodule: DataModule, output: Path) -> Path:
     """Write a PNG with a block per modality, a line per corruption and a column per severity, the clean input first.
 
     The noise is that of the sweep: the sheet shows what every method gets to see of this row of the test split.
 
     Args:
-        dataset: A registered name.
         output: The file to write; its folder is made.
     """
     from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
-    datamodule: DataModule = datasets.get(dataset)()
     modalities = datamodule.task.modalities
     lines = -(-len(modalities) // _ACROSS)
     # A line of blocks is as high as its longest catalogue.

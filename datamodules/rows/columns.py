@@ -53,6 +53,10 @@ class Numbers(Struct, frozen=True, tag=True):
         """Names of what it becomes."""
         return (self.name, f"{self.name} is empty") if self.flagged else (self.name,)
 
+    def spell(self, own: Floats) -> str:
+        """What a cell of these features was."""
+        return "empty" if self.flagged and own[1] > 0.5 else f"{own[0]:.4g}"
+
     def encode(self, cells: Cells) -> Floats:
         """`[N, features]`."""
         values = numbers(cells)
@@ -83,6 +87,11 @@ class Categories(Struct, frozen=True, tag=True):
             (f"{self.name} is empty",) if self.empty else ()
         )
 
+    def spell(self, own: Floats) -> str:
+        """What a cell of these features was."""
+        names = (*self.known, *(("another",) if self.other else ()), *(("empty",) if self.empty else ()))
+        return names[int(own.argmax())] if own.max(initial=0.0) > 0.5 else "another"
+
     def encode(self, cells: Cells) -> Floats:
         """`[N, features]`, 0 or 1."""
         there = words(cells)
@@ -109,6 +118,15 @@ class View(Struct, frozen=True):
     def features(self) -> tuple[str, ...]:
         """Names of what a method sees."""
         return tuple(name for column in self.columns for name in column.features)
+
+    def spell(self, value: NDArray[np.floating]) -> str:
+        """The cells that became `value`, `[features]`, for people: `hb 13.2, sex f`."""
+        raw, said, start = value.astype(np.float64) * self.deviation + self.mean, [], 0
+        for column in self.columns:
+            own = raw[start : start + len(column.features)]
+            start += len(own)
+            said.append(f"{column.name} {column.spell(own)}")
+        return ", ".join(said)
 
     def encode(self, frame: pd.DataFrame) -> NDArray[np.float32]:
         """`[N, features]`, standardised; rows that lack the modality too, whose features say nothing."""
