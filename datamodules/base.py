@@ -111,6 +111,13 @@ class Split(NamedTuple):
     gallery: Tensor | None = None
 
 
+class Skeleton(NamedTuple):
+    """A body in motion: its joints in each frame, `[T, J, 3]` with the height second, and which of them are joined."""
+
+    joints: Tensor
+    bones: tuple[tuple[int, int], ...]
+
+
 class Batches:
     """Iterable over a split by index: no per-sample Python, no collation, no worker processes.
 
@@ -269,6 +276,17 @@ class DataModule(LightningDataModule, ABC):
             return ""
         return " ".join(words[token] if words else str(token) for token in value.tolist() if token)
 
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        """Where in an image what is asked about is, if that is known: modality -> `[N, H, W]` bool.
+
+        For the audit of attention; no method sees it.
+        """
+        return {}
+
+    def skeleton(self, modality: str, value: Tensor) -> Skeleton | None:
+        """A value of a modality as joints and bones, for people to look at; None if it is no body in motion."""
+        return None
+
     def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
         """One modality of some rows of a split under a corruption, with the noise every method meets."""
         from datamodules.corruptions import corrupt, corruption_key
@@ -282,6 +300,7 @@ class DataModule(LightningDataModule, ABC):
             key=corruption_key(raw.name, raw.version, split, modality, corruption),
             modality=raw.modalities[raw.names.index(modality)],
             split=self.splits[split].inputs[modality],  # pyright: ignore[reportArgumentType] - indexed alike
+            dataset=raw.name,
         )
 
     def train_dataloader(self) -> Batches:

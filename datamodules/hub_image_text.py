@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import Meta
 
 from datamodules.base import SPLITS, SplitName
 from datamodules.bases.image_text import ImageText, ImageTextRows, check_text
 from datamodules.options import Count
 from datamodules.registry import did_you_mean, register
+from datamodules.rows.class_balance import metric_for
 from datamodules.rows.fixed_order import Integers, fixed_order, split_by_class
 from datamodules.rows.prompts import PHOTO, Candidates, Templates, prompts
 from datamodules.rows.user_split import MEANT, class_numbers
-from datamodules.sources.hub_table import HubImages, find_folder, open_table
+from datamodules.sources.hub_table import TABLES, HubImages, find_folder, open_table
 from datamodules.sources.image_table import Side
 from datamodules.spec import Task
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-HELD_OUT = 0.1  # of the training images, for each split that is not published
+CHECKED = 20_000  # images that are decoded when the plan is made, so that a damaged one is an error of the plan
 UNSEEN: dict[SplitName, float] = {"test": 0.25, "val": 0.1}  # of the classes, where whole classes are held out
 
 
@@ -43,18 +45,21 @@ class HubImageText(ImageText):
 
     With a label column the task is to predict the label from both; without, to retrieve images by texts and texts by
     images (`pairs`). A text column may hold a list: then the image has several texts. Published splits are kept; if
-    there is no test split the validation split is the test, and what is missing is a tenth of the training images each,
+    there is no test split the validation split is the test, and what is missing is a share of the training images each,
     stratified by label and fixed. Rows count from 1 in each split.
 
     Args:
         path: Folder, absolute or below POLYMODAL_DATA, in a layout that `datasets` reads (images with a metadata.csv,
-            parquet, JSON, `save_to_disk`), else a dataset id of the hub.
+            parquet, JSON, `save_to_disk`) or one such table, else a dataset id of the hub.
         config: Of the hub's dataset, where it has several.
         revision: Commit or tag of the hub's dataset: pin it, and nobody can change your results.
         image_column: Images, or paths of images.
         text_column: Text, or list of texts.
         label_column: Class; empty for none.
+        metric: Of a label, by name; empty means accuracy, and balanced accuracy of classes that are not equally
+            frequent: `notes` say so.
         group_column: Rows of one value show the same image (the first is taken) and stay in one split.
+        held_out: Of the training images, for each split that is not published.
         unseen_classes: Hold whole classes out instead of rows: the test is zero-shot, each of its images told among
             the names of classes that training never had. Published splits are not kept: a
             quarter of the classes is the test and a tenth chooses the epoch (two at least each), by a fixed order.
@@ -77,6 +82,8 @@ class HubImageText(ImageText):
         text_column: str = "text",
         label_column: str = "",
         group_column: str = "",
+        metric: str = "",
+        held_out: Annotated[float, Meta(gt=0, lt=0.5)] = 0.1,
         unseen_classes: bool = False,
         candidates: Candidates = "unseen",
         templates: Templates = PHOTO,
@@ -92,6 +99,8 @@ class HubImageText(ImageText):
         self.text_column = text_column
         self.label_column = label_column
         self.group_column = group_column
+        self.metric = metric
+        self.held_out = held_out
         self.unseen_classes = unseen_classes
         self.candidates = candidates
         self.templates = templates
@@ -100,29 +109,45 @@ class HubImageText(ImageText):
 
     @property
     def suffix(self) -> str:
+        path = Path(self.path)
+        name = path.stem if path.suffix in TABLES else path.name
         every = ";candidates=all" if self.unseen_classes and self.candidates == "all" else ""
-        return f"[{Path(self.path).name}{every}]"
+        return f"[{name}{every}]"
 
     def describe(self) -> Task:
         version, modalities = self.content(), self.modalities()
+        if len(self.images) <= CHECKED:
+            self.table  # noqa: B018 - decoded now, so that a damaged image is named now
         if not self.label_column:
             return Task("hub_image_text", version, modalities, "pairs", 0, shared=("image",))
         names = self._read[1]
+        if len(names) < 2:
+            raise ValueError(f"{self.path}, `label_column` {self.label_column!r}: every row is {', '.join(names)!r}")
         if self.unseen_classes:
             return Task("hub_image_text", version, modalities, "zero_shot", 0, class_names=names)
-        return Task("hub_image_text", version, modalities, "multiclass", len(names), class_names=names)
+        metric = self.metric or self._metric[0]
+        return Task("hub_image_text", version, modalities, "multiclass", len(names), metric=metric, class_names=names)
+
+    @property
+    def _metric(self) -> tuple[str, str]:
+        return metric_for(self._read[0].label, self._read[1])
 
     @property
     def notes(self) -> tuple[str, ...]:
+        chosen = self.label_column and not self.metric and self._metric[1]
+        said = (f"hub_image_text: {chosen}",) if chosen else ()
         published = self._published
-        if len(published) == 3 or self.unseen_classes:
+        if self.unseen_classes:
             return ()
+        if len(published) == 3:
+            return said
         held = " and ".join(name for name in ("val", "test") if name not in published)
-        return (f"hub_image_text: {held}: {HELD_OUT:.0%} of the published training images each, fixed",)
+        return (*said, f"hub_image_text: {held}: {self.held_out:.0%} of the published training images each, fixed")
 
     def open_images(self) -> HubImages:
         tables = [(f"{self.path}, split {name}", table) for name, table in self._tables.items()]
-        return HubImages(tables, self.image_column, find_folder(self.path))
+        folder = find_folder(self.path)
+        return HubImages(tables, self.image_column, folder.parent if folder and folder.is_file() else folder)
 
     def read_rows(self) -> dict[SplitName, ImageTextRows]:
         read, _ = self._read
@@ -240,7 +265,7 @@ class HubImageText(ImageText):
         missing: Sequence[SplitName] = [name for name in ("val", "test") if name not in self._published]
         if missing:
             train = np.flatnonzero(side == "train")
-            shares = (*[HELD_OUT] * len(missing), 1 - HELD_OUT * len(missing))
+            shares = (*[self.held_out] * len(missing), 1 - self.held_out * len(missing))
             strata = read.label[train] if self.label_column else np.zeros(len(train), dtype=np.int64)
             parts = split_by_class(strata, shares, "hub_image_text", read.image[train])
             for name, part in zip(missing, parts, strict=False):

@@ -7,27 +7,38 @@ from collections.abc import Sequence
 import numpy as np
 
 from leaderboard import measures
-from leaderboard.board import BEST_UNIMODAL, CONTROL, RANKED_SEEDS, Board, Dataset, Row
+from leaderboard.board import RANKED_SEEDS, Board, Dataset, Row
 from leaderboard.ranking import Standing
 from leaderboard.robustness import modality_areas
 
-_NAMED = 4  # of a list; the table has them all
+_NAMED = 4  # of a list
 
 
 def answer(board: Board) -> tuple[str, ...]:
-    """Who is ahead, who is tied at the top, what fusing gains, what breaks first, what it costs."""
-    fused = [r for r in board.rows if r.label not in (CONTROL, BEST_UNIMODAL)]
-    found = (_ahead(board), _top(board), _gain(board, fused), _breaks(board, fused), _cost(board))
+    """Who is ahead, who is tied at the top, what fusing gains, what breaks first, what is lost, what it costs."""
+    fused = [r for r in board.rows if r.label not in board.references]
     few = f"A smoke test: with fewer than {RANKED_SEEDS} seeds there are scores and intervals, but no ranks."
-    return (*(() if board.ranked else (few,)), *(sentence for sentence in found if sentence))
+    found = (
+        None if board.ranked else few,
+        _ahead(board),
+        _top(board),
+        _gain(board, fused),
+        _breaks(board, fused),
+        _absent(board),
+        _cost(board),
+        _unconverged(board),
+    )
+    return tuple(sentence for sentence in found if sentence)
 
 
 def _ahead(board: Board) -> str | None:
-    placed = [s for s in board.order("clean") if s.method not in (CONTROL, BEST_UNIMODAL)]
+    placed = [s for s in board.order("clean") if s.method not in board.references]
     if not placed:
         return None
     ahead, behind = ([s for s in placed if s.verdict == v] for v in ("win", "loss"))
-    counted = f"{len(ahead)} of {len(placed)} methods are ahead of {CONTROL} on clean data and {len(behind)} behind"
+    counted = (
+        f"{len(ahead)} of {len(placed)} methods are ahead of {board.control} on clean data and {len(behind)} behind"
+    )
     first = placed[0]
     most = f"the largest advantage is {_said(first)} ({first.method}, on {first.on} of {first.of} datasets)"
     return f"{counted} (adjusted for their number); {most}."
@@ -45,7 +56,7 @@ def _top(board: Board) -> str | None:
         return None
     if len(best) == 1:
         return f"{best[0]} is the best of the {len(whole)} methods that have every dataset."
-    return f"{len(best)} of the {len(whole)} methods that have every dataset may be the best: {_list(best)}."
+    return f"{len(best)} of the {len(whole)} methods that have every dataset may be the best: {listed(best)}."
 
 
 def _gain(board: Board, fused: Sequence[Row]) -> str | None:
@@ -85,7 +96,7 @@ def _breaks(board: Board, fused: Sequence[Row]) -> str | None:
         return f"{sentence}; for none of {len(broken)} methods is fusing worse than ignoring the broken modality."
     return (
         f"{sentence}; for {len(worse)} of {len(broken)} methods fusing is worse than ignoring the broken modality: "
-        f"{_list(worse)}."
+        f"{listed(worse)}."
     )
 
 
@@ -97,17 +108,52 @@ def _fall(fused: Sequence[Row], dataset: Dataset, modality: str) -> float | None
     return float(np.mean(falls)) if only and falls else None
 
 
+def _absent(board: Board) -> str | None:
+    """What is left of the first method without a modality: of each on a board of one dataset, else of the dearest."""
+    placed = [s.method for s in board.order("clean") if s.method not in board.references] or [board.control]
+    row = next((r for r in board.rows if r.label == placed[0]), None)
+    if row is None:
+        return None
+    lost: list[tuple[float, str]] = []
+    for d in board.datasets:
+        records = row.entries[d.name].records
+        for modality in d.modalities:
+            left = [c.score for r in records for c in r.conditions if c.kind == "missing" and c.absent == (modality,)]
+            if left and len(left) == len(records):
+                now, then = float(np.mean(left)), float(np.mean([r.clean for r in records]))
+                fall = measures.normalise(then, records[0]) - measures.normalise(now, records[0])
+                of = f"{modality} of {d.name}" if len(board.datasets) > 1 else modality
+                lost.append((fall, f"{now:.3f} instead of {then:.3f} ({d.metric}) without {of}"))
+    if not lost:
+        return None
+    lost.sort(reverse=True)
+    shown = lost[:_NAMED] if len(board.datasets) == 1 else lost[:1]
+    return f"With a modality missing, {row.label} scores {', '.join(said for _, said in shown)}."
+
+
+def _unconverged(board: Board) -> str | None:
+    entries = {(r.label, n): e for r in board.rows for n, e in r.entries.items() if e.records}
+    marked = [pair for pair, e in entries.items() if e.unconverged]
+    if not marked:
+        return None
+    names = list(dict.fromkeys(label for label, _ in marked))
+    return (
+        f"{len(marked)} of {len(entries)} entries were still getting better when their epochs were over (†), so more "
+        f"training may change their scores: {listed(names)}."
+    )
+
+
 def _cost(board: Board) -> str | None:
     rows = {r.label: r for r in board.rows}
-    if CONTROL not in rows or not board.order("clean"):
+    if board.control not in rows or not board.order("clean"):
         return None
     first = board.order("clean")[0].method
-    if first == CONTROL:
-        return f"Nothing dearer than {CONTROL} is ahead of it."
-    shares = [_ratio(rows[first], rows[CONTROL], cost) for cost in ("parameters", "train_seconds")]
+    if first == board.control:
+        return f"Nothing dearer than {board.control} is ahead of it."
+    shares = [_ratio(rows[first], rows[board.control], cost) for cost in ("parameters", "train_seconds")]
     if None in shares:
         return None
-    return f"{first} has {shares[0]} times the parameters of {CONTROL} and trains {shares[1]} times as long."
+    return f"{first} has {shares[0]} times the parameters of {board.control} and trains {shares[1]} times as long."
 
 
 def _ratio(row: Row, control: Row, cost: str) -> str | None:
@@ -120,5 +166,6 @@ def _ratio(row: Row, control: Row, cost: str) -> str | None:
     return f"{np.mean(both):.2g}" if both else None
 
 
-def _list(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first of them; the table has them all."""
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

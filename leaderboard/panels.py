@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from leaderboard import moderated, pillars, rows, stats
+from leaderboard import moderated, outcomes, pillars, stats
 from leaderboard.effect import Effect
 from leaderboard.measures import MEASURES, area_weights, common_curves, measure
 from leaderboard.moderated import Panel, Summary, summarise
@@ -16,7 +17,7 @@ from leaderboard.pillars import Weights
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
 from leaderboard.stats import Estimate
-from leaderboard.store import Store
+from leaderboard.variance_prior import Prior
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,19 @@ def _intervals(
     return {label: estimate(own.cell(label), several) for label, several in values.items()}
 
 
-def side(methods: Mapping[str, Sequence[Record]], reference: Sequence[Record], stores: Mapping[str, Store]) -> Side:
+def side(
+    methods: Mapping[str, Sequence[Record]],
+    reference: Sequence[Record],
+    stores: Mapping[str, Any],
+    priors: Mapping[str, Prior],
+) -> Side:
     """Read what rows add to every measure and put the methods beside each other.
 
     Args:
         methods: Their records on one dataset, one per seed.
         reference: Records whose conditions decide what is measured.
         stores: Cell id -> where its predictions are.
+        priors: Measure -> the frozen prior of its variance; those that are not there are fitted.
     """
     first = reference[0]
     normal = math.isfinite(normalise(first.clean, first.trivial, first.cell.higher_is_better))
@@ -127,7 +134,7 @@ def side(methods: Mapping[str, Sequence[Record]], reference: Sequence[Record], s
     for m in measured:
         own = {name: found[m] for name, found in summaries.items() if m in found}
         if own:
-            panels[m] = moderated.panel(own, unit)
+            panels[m] = moderated.panel(own, unit, priors.get(m))
     return Side(measured, panels, common, normal, by_row)
 
 
@@ -157,23 +164,20 @@ def _by_row(
     methods: Mapping[str, Sequence[Record]],
     able: Mapping[str, Sequence[str]],
     measured: Mapping[str, Linear],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, Any],
 ) -> dict[str, dict[str, Summary]] | None:
     """None unless every cell has predictions of the same rows: what is known of some only cannot be compared."""
     found: dict[str, dict[str, Summary]] = {}
-    sizes: set[int] = set()
-    first = next(own[0] for own in methods.values())
-    groups = rows.groups(stores[first.cell.id], first)
+    groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
     for name, own in methods.items():
         if not able[name]:
             continue
-        stacks = [rows.several(stores[r.cell.id], r, [measured[m].weights for m in able[name]]) for r in own]
-        whole = [s for s in stacks if s is not None]
-        sizes |= {s.shape[1] for s in whole}
-        if len(whole) < len(stacks) or len(sizes) > 1:
+        known = outcomes.summaries(own, {m: measured[m].weights for m in able[name]}, stores, groups)
+        if known is None:
             return None
-        found[name] = {m: summarise(np.stack([s[i] for s in whole]), groups) for i, m in enumerate(able[name])}
-    return found
+        found[name] = known
+    sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
+    return found if len(sizes) == 1 else None
 
 
 def _by_score(records: Sequence[Record], measure: Linear) -> Summary:

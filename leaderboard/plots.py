@@ -1,4 +1,4 @@
-"""The charts of a board as PNG and SVG files, for papers."""
+"""The charts of a board as PNG and SVG files, legible in a column of a paper (3.4 inches)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from leaderboard import measures
-from leaderboard.board import CONTROL, Board, Dataset, Row
+from leaderboard.board import Board, Dataset, Row
 from leaderboard.comparison import Comparison
+from leaderboard.families import FAMILIES, OTHER
 from leaderboard.ranking import PILLARS
 from leaderboard.robustness import LEVELS, curves
+from leaderboard.shown import shown
 
 # Wong's palette without yellow: told apart by colour-blind readers and on grey paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_DASHES = ("-", "--", ":", "-.")
+_MARKERS = "osD^vP*X"
+COLUMN = 3.4
+_PANELS = 3  # side by side: across both columns
 _STYLE: dict[Any, Any] = {  # matplotlib's own key type is not public
-    "font.size": 9,
+    "font.size": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -67,20 +73,20 @@ def scatter(board: Board, cost: str = "parameters") -> Figure | None:
     ]
     if len(points) < 2:
         return None
-    figure, axes = _figure(5.4, 4.0)
+    figure, axes = _figure(COLUMN, 3.2)
     families = sorted({row.family for row, *_ in points})
     sizes = _sizes(np.array([p[3] for p in points]))
-    for family, colour in zip(families, _cycle(len(families)), strict=True):
+    for family in families:
         own = [i for i, p in enumerate(points) if p[0].family == family]
         x, y = [points[i][1] for i in own], [points[i][2] for i in own]
-        axes.scatter(x, y, s=sizes[own], color=colour, alpha=0.75, linewidths=0, label=family)
+        axes.scatter(x, y, s=sizes[own], color=_colour(family), alpha=0.75, linewidths=0, label=shown(family))
     for i in pareto(np.array([[x, y, -c] for _, x, y, c in points])):
         row, x, y, _ = points[i]
         axes.scatter([x], [y], s=sizes[i], facecolors="none", edgecolors="black", linewidths=1.2)
-        axes.annotate(row.label, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
+        axes.annotate(shown(row.label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
     axes.set_xlabel("clean, chance-normalised")
-    axes.set_ylabel("robust: area under the severity curves")
-    axes.legend(frameon=False, fontsize=7, markerscale=0.7)
+    axes.set_ylabel("robust: area under the curves")
+    _legend_below(figure, min(3, len(families)))
     return figure
 
 
@@ -109,14 +115,17 @@ def severity_curves(board: Board, dataset: Dataset) -> Figure | None:
             line = _mean_curve(row, dataset, modality)
             if line is None:
                 continue
-            colour = leading.get(row.label)
-            style = {"color": colour, "lw": 1.6, "zorder": 3} if colour else {"color": "0.8", "lw": 0.7}
-            axes.plot(range(LEVELS + 1), line, label=row.label if colour else None, **style)
-        axes.set_title(f"{modality} corrupted", fontsize=9)
+            dashes = leading.get(row.label)
+            if dashes is None:
+                axes.plot(range(LEVELS + 1), line, color="0.8", lw=0.6)
+            else:
+                style = {"color": _colour(row.family), "ls": dashes, "lw": 1.5, "zorder": 3}
+                axes.plot(range(LEVELS + 1), line, label=shown(row.label), **style)
+        axes.set_title(f"{shown(modality)} corrupted", fontsize=8)
         axes.set_xlabel("severity")
-    panels[0].set_ylabel(f"{dataset.metric}, chance-normalised")
-    panels[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.suptitle(dataset.name, fontsize=10)
+    panels[0].set_ylabel(f"{shown(dataset.metric)}, normalised")
+    _legend_below(figure, min(3, len(panels) * 2), panels[0])
+    figure.suptitle(shown(dataset.name), fontsize=9)
     return figure
 
 
@@ -138,14 +147,16 @@ def advantages(board: Board, pillar: str) -> Figure | None:
     )
     if len(standings) < 2:
         return None
-    figure, axes = _figure(4.6, 0.8 + 0.19 * len(standings))
+    families = {r.label: r.family for r in board.rows}
+    figure, axes = _figure(COLUMN, 0.7 + 0.16 * len(standings))
     for y, s in enumerate(standings):
+        colour = _colour(families[s.method])
         if s.low is not None and s.high is not None:
-            axes.hlines(y, s.low, s.high, color=COLOURS[0], lw=3, alpha=0.35)
-        axes.plot([s.advantage], [y], "o", color=COLOURS[0], mfc=COLOURS[0] if s.best else "white", ms=4)
+            axes.hlines(y, s.low, s.high, color=colour, lw=3, alpha=0.35)
+        axes.plot([s.advantage], [y], "o", color=colour, mfc=colour if s.best else "white", ms=4)
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_xlabel(f"advantage over {CONTROL}, {pillar} (95 % interval)")
-    axes.set_yticks(range(len(standings)), [s.method for s in standings])
+    axes.set_xlabel(f"{pillar} advantage over {board.control} (95 %)")
+    axes.set_yticks(range(len(standings)), [shown(s.method) for s in standings], fontsize=7)
     axes.set_ylim(len(standings) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     return figure
@@ -157,37 +168,48 @@ def audit(board: Board) -> Figure | None:
     for row in board.rows:
         own: dict[str, list[float]] = {}
         for entry in row.entries.values():
-            for modality, value in (measures.audit(entry.records) if entry.status == "ok" else {}).items():
+            for modality, value in (measures.audit(entry.records) if entry.records else {}).items():
                 own.setdefault(modality, []).append(value)
         if own:
             found.append((row.label, own))
     if not found:
         return None
-    figure, axes = _figure(4.6, 0.8 + 0.25 * len(found))
+    families = {r.label: r.family for r in board.rows}
+    figure, axes = _figure(COLUMN, 1.0 + 0.18 * len(found))
     names = sorted({m for _, own in found for m in own})
-    for modality, colour in zip(names, _cycle(len(names)), strict=True):
-        x = [v for _, own in found for v in own.get(modality, [])]
-        y = [i for i, (_, own) in enumerate(found) for _ in own.get(modality, [])]
-        axes.plot(x, y, "o", color=colour, ms=4, alpha=0.8, label=modality)
+    for i, modality in enumerate(names):
+        marker = _MARKERS[i % len(_MARKERS)]
+        axes.plot([], [], marker, color="0.3", ms=4, label=shown(modality))
+        for y, (label, own) in enumerate(found):
+            values = own.get(modality, [])
+            axes.plot(values, [y] * len(values), marker, color=_colour(families[label]), ms=4, alpha=0.8)
     axes.axvline(0, color="0.4", lw=0.8)
     axes.set_xlim(-1.05, 1.05)
-    axes.set_yticks(range(len(found)), [label for label, _ in found])
+    axes.set_yticks(range(len(found)), [shown(label) for label, _ in found], fontsize=7)
     axes.set_ylim(len(found) - 0.5, -0.5)
-    axes.set_xlabel("Spearman correlation of weight with severity")
-    axes.legend(frameon=False, fontsize=7)
+    axes.set_xlabel("correlation of weight with severity")
+    _legend_below(figure, 3)
     return figure
 
 
+def _legend_below(figure: Figure, columns: int, axes: Axes | None = None) -> None:
+    """Under the axes, where it covers nothing; once, though every panel has the lines."""
+    handles, labels = (axes or figure.axes[0]).get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
+
+
 def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
-    """Colours for the leaders of the pillars and concat; the rest stays grey."""
-    labels = [r.label for r in rows]
+    """The leaders of the pillars and concat, with a dash that tells those of one family apart; the rest stays grey."""
+    labels = [r.label for r in rows if r.entries and r.method]
     ranked = [m for p in PILLARS for m in [s.method for s in board.order(p) if s.method in labels][:2]]
-    chosen = list(dict.fromkeys([*ranked, *(m for m in (CONTROL,) if m in labels), *labels]))[:_HIGHLIGHTED]
-    return dict(zip(chosen, COLOURS, strict=False))
+    chosen = list(dict.fromkeys([*ranked, *(m for m in (board.control,) if m in labels), *labels]))[:_HIGHLIGHTED]
+    families = {r.label: r.family for r in rows}
+    kin = {m: [other for other in chosen if families[other] == families[m]].index(m) for m in chosen}
+    return {m: _DASHES[at % len(_DASHES)] for m, at in kin.items()}
 
 
-def _cycle(number: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(number)]
+def _colour(family: str) -> str:
+    return FAMILIES.get(family, OTHER)
 
 
 def _sizes(cost: np.ndarray) -> np.ndarray:
@@ -204,8 +226,13 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _panels(number: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(2.7 * number + 1.2, 2.9), layout="constrained")
-    return figure, list(figure.subplots(1, number, sharey=True, squeeze=False)[0])
+    """One column wide for one panel, two for more, in rows of three."""
+    across, down = min(number, _PANELS), -(-number // _PANELS)
+    figure = Figure(figsize=(COLUMN if number == 1 else 2 * COLUMN + 0.2, 0.7 + 2.0 * down), layout="constrained")
+    every = list(figure.subplots(down, across, sharey=True, squeeze=False).flat)
+    for spare in every[number:]:
+        spare.remove()
+    return figure, every[:number]
 
 
 def _file_name(name: str) -> str:
@@ -227,18 +254,18 @@ def save_comparison(found: Comparison, stem: Path) -> list[Path]:
 
 def forest(found: Comparison) -> Figure:
     """Paired differences with their intervals; colour says whether seeds and rows suffice to tell."""
-    shown = [d for d in found.differences if d.kind != "condition"]
-    figure, axes = _figure(5.6, 0.9 + 0.2 * len(shown))
+    lines = [d for d in found.differences if d.kind != "condition"]
+    figure, axes = _figure(5.6, 0.9 + 0.2 * len(lines))
     colours = {"win": COLOURS[2], "loss": COLOURS[1], "tie": "0.55"}
-    for i, d in enumerate(shown):
+    for i, d in enumerate(lines):
         if np.isfinite(d.high):
             axes.plot([d.low, d.high], [i, i], color=colours[d.verdict], lw=2, solid_capstyle="round")
         axes.plot([d.difference], [i], "o", color=colours[d.verdict], ms=4)
-        if i and d.dataset != shown[i - 1].dataset:
+        if i and d.dataset != lines[i - 1].dataset:
             axes.axhline(i - 0.5, color="0.8", lw=0.8)
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_yticks(range(len(shown)), [f"{d.dataset}: {d.what}" for d in shown], fontsize=7)
-    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_yticks(range(len(lines)), [shown(f"{d.dataset}: {d.what}") for d in lines], fontsize=7)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"{found.b} better  ←  difference of score  →  {found.a} better")
+    axes.set_xlabel(shown(f"{found.b} better  ←  difference of score  →  {found.a} better"))
     return figure

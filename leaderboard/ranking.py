@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.stats
 
 from leaderboard import stats
 from leaderboard.advantage import Advantage, advantages
@@ -33,8 +34,10 @@ class Standing:
         verdict: Against the control, adjusted for the number of methods (Holm, 5 %).
         on: Datasets it is compared on, `of` those the control has.
         wins: Datasets where it is better than the control; `ties`, `losses` likewise.
-        best: Whether it may be the best of its league: the methods that have every dataset it has.
-        league: How many these are.
+        best: Whether it may be the best of its peers: the methods that have every dataset it has.
+        peers: How many these are.
+        by_dataset: Against the control on each dataset alone.
+        differences: Dataset -> chance-normalised difference from the control and half its 95 % interval.
         mean_rank: Borda's, over datasets; None unless it has them all.
     """
 
@@ -50,8 +53,9 @@ class Standing:
     ties: int
     losses: int
     best: bool
-    league: int
+    peers: int
     by_dataset: Mapping[str, Verdict]
+    differences: Mapping[str, tuple[float, float | None]]
     mean_rank: float | None = None
 
 
@@ -61,14 +65,12 @@ class Ranking:
 
     Attributes:
         standings: By method, best first.
-        best: Dataset -> methods that may be the best there.
         resolves: The smallest advantage found with 80 % power, median over methods; None when nobody is compared.
         by_dataset: The same on each dataset, chance-normalised.
         across: Whether it would hold on other datasets.
     """
 
     standings: Mapping[str, Standing] = field(default_factory=dict)
-    best: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     resolves: float | None = None
     by_dataset: Mapping[str, float | None] = field(default_factory=dict)
     across: Across = _NOBODY
@@ -82,37 +84,41 @@ def rank(panels: Mapping[str, Panel], names: Sequence[str], control: str) -> Ran
         names: The methods to place; others in the panels only teach what variance is usual.
         control: The method all are compared with.
     """
-    best = {d: _best([p], [m for m in names if m in p.methods], _DRAWS) for d, p in panels.items()}
     with_control = {d: p for d, p in sorted(panels.items()) if control in p.methods}
     if not with_control:
-        return Ranking(best=best)
+        return Ranking()
     every = advantages(with_control, control)
-    placed = [a for a in every if a.method in names]
+    wanted = set(names)
+    placed = [a for a in every if a.method in wanted]
+    places = scipy.stats.rankdata([-a.effect.value for a in placed], method="min")
     others = [a for a in every if a.method != control]
-    leagues = {
-        league: [m for m in names if all(m in with_control[d].methods for d in league)]
-        for league in {tuple(a.by_dataset) for a in placed}
+    peers = {
+        datasets: [m for m in names if all(m in with_control[d].methods for d in datasets)]
+        for datasets in {tuple(a.by_dataset) for a in placed}
     }
-    tops = {league: _best([with_control[d] for d in league], members) for league, members in leagues.items()}
-    complete = leagues.get(tuple(with_control), [])
+    tops = {datasets: _best([with_control[d] for d in datasets], own) for datasets, own in peers.items()}
+    complete = peers.get(tuple(with_control), [])
     points = np.array([[p.methods[m].mean * p.unit for m in complete] for p in with_control.values()])
     ranks = dict(zip(complete, stats.borda(points), strict=True)) if complete else {}
     versus = [a for a in placed if a.method != control]
     judged = zip(versus, judge([a.effect for a in versus]), strict=True)
     verdicts: dict[str, Verdict] = {a.method: line.verdict for a, line in judged}
     standings = {}
-    for a in placed:
-        league = tuple(a.by_dataset)
-        place = 1 + sum(other.effect.value > a.effect.value for other in placed)
-        best_of = a.method in tops[league], len(leagues[league])
-        standings[a.method] = _standing(a, place, verdicts.get(a.method, "tie"), best_of, ranks.get(a.method))
+    for a, place in zip(placed, places, strict=True):
+        datasets = tuple(a.by_dataset)
+        best_of = a.method in tops[datasets], len(peers[datasets])
+        standings[a.method] = _standing(a, int(place), verdicts.get(a.method, "tie"), best_of, ranks.get(a.method))
     return Ranking(
         standings,
-        best,
         _detectable([a.effect for a in others]),
         {d: _detectable([a.by_dataset[d] for a in others if d in a.by_dataset]) for d in with_control},
         stats.across(complete, points, control) if complete else Across("none", "No method has every dataset."),
     )
+
+
+def best_of_each(panels: Mapping[str, Panel], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Dataset -> methods that may be the best there."""
+    return {d: _best([p], [m for m in names if m in p.methods], _DRAWS) for d, p in panels.items()}
 
 
 def _best(panels: Sequence[Panel], names: Sequence[str], draws: int | None = None) -> tuple[str, ...]:
@@ -128,7 +134,12 @@ def _standing(own: Advantage, place: int, verdict: Verdict, best_of: tuple[bool,
     counts = (own.on, own.of, own.wins, own.ties, own.losses)
     verdicts: dict[str, Verdict] = {d: e.verdict() for d, e in own.by_dataset.items()}
     mean_rank = None if rank is None else float(rank)
-    return Standing(own.method, place, value, low, high, verdict, *counts, *best_of, verdicts, mean_rank)
+    alone = {d: (e.value, _finite(e.half())) for d, e in own.by_dataset.items()}
+    return Standing(own.method, place, value, low, high, verdict, *counts, *best_of, verdicts, alone, mean_rank)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _detectable(effects: Sequence[Effect]) -> float | None:

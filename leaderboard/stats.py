@@ -143,8 +143,8 @@ def across(methods: Sequence[str], scores: NDArray[Any], control: str | None = N
     plural = "dataset" if number == 1 else "datasets"
     return Across(
         "none",
-        f"Across datasets: not resolvable with {number} {plural}. The smallest p a Wilcoxon test can give is "
-        f"{smallest_p(number):.3g}; {need}. What is said here is about these.",
+        f"Whether it would hold on other datasets is not resolvable with {number} {plural}: {need}. What is said here "
+        "is about these.",
         friedman,
     )
 

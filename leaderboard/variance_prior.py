@@ -7,7 +7,7 @@ seeds say little of one method's variance; all methods together say a lot of wha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,13 @@ class Prior:
         """Read what `to_plain` wrote."""
         freedom = math.inf if plain["freedom"] is None else float(plain["freedom"])
         return cls(float(plain["variance"]), freedom, float(plain["evidence"]))
+
+
+Priors = Mapping[str, Mapping[str, Prior]]
+"""Dataset -> measure (`clean`, `drop`, `missing`, ...) -> prior, in the metric's own units.
+
+A board with frozen ones (`Evidence.priors`) moves no interval when methods come or go; `polymodal export` keeps them.
+"""
 
 
 def fit(variances: Sequence[float], freedoms: Sequence[float]) -> Prior:

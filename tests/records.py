@@ -32,6 +32,7 @@ _CELL: dict[str, Any] = {
     "protocol": "",
     "split": "test",
     "tuning": None,
+    "inputs": ("vector 8", "vector 8"),
 }
 
 

@@ -101,11 +101,15 @@ class ImageText(DataModule):
                 digest.update(text.encode() + b"\0")
         return digest.hexdigest()[:12]
 
+    @cached_property
+    def table(self) -> ImageTable:
+        """Every image, decoded once."""
+        return ImageTable(self.images, self.image_size)
+
     def load(self) -> dict[SplitName, Split]:
-        table = ImageTable(self.images, self.image_size)
         splits: dict[SplitName, Split] = {}
         for name, rows in self.rows.items():
-            inputs = {"image": table.rows(rows.image), self.text: self._tokens[1][name]}
+            inputs = {"image": self.table.rows(rows.image), self.text: self._tokens[1][name]}
             splits[name] = Split(inputs, rows.target, group=rows.image, slices=rows.slices)
             if rows.prompt is not None:
                 there = torch.stack([~rows.prompt, torch.ones_like(rows.prompt)], dim=1)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName, Stored, hash_tensor
 from datamodules.bases.around import Around
-from datamodules.corruptions import corrupt, corruption_key, severities, version
+from datamodules.corruptions import corrupt, corruption_key, levels, version
 from datamodules.encoders import feature_cache
 from datamodules.encoders.feature_cache import Table, TableSpec
 from datamodules.encoders.pretrained import Encoder, EncoderName, build, weights_digest
@@ -228,7 +228,7 @@ class Features(Around):
             noise = {
                 "corruption": corruption,
                 "version": version(corruption),
-                "parameter": severities(corruption, modality.kind)[severity - 1],
+                "parameter": levels(corruption, modality, self.raw.name)[severity - 1],
                 "key": corruption_key(self.raw.name, self.raw.version, split, name, corruption),
             }
 
@@ -236,7 +236,10 @@ class Features(Around):
             x = raw[rows]
             if condition is None:
                 return x
-            return corrupt(x, rows, name=condition[0], severity=condition[1], key=noise["key"], modality=modality)
+            name, severity = condition
+            return corrupt(
+                x, rows, name=name, severity=severity, key=noise["key"], modality=modality, dataset=self.raw.name
+            )
 
         firsts, index = _items(raw, modality, inputs, shared=condition is None)
         described = self.task.modalities[self.task.names.index(name)]

@@ -1,7 +1,8 @@
 """The leaderboard as one self-contained HTML file: libraries, glue and data inside, no network.
 
-Tables are DataTables, charts Observable Plot on D3, all bundled in `vendor/`; `glue/` is ours. The content security
-policy names the hash of each script, so that nothing else can run, whatever a method is called.
+Charts are Observable Plot on D3, bundled in `vendor/`; `glue/` is ours. The content security policy names the hash of
+each script, so that nothing else can run, whatever a method is called. The table's data is JSON; what charts and
+drawers need comes after it, compressed, and is unpacked when the table is there.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from leaderboard.answer import answer
 from leaderboard.board import Board
-from leaderboard.page.payload import payload
+from leaderboard.page.payload import details, payload
+from leaderboard.shown import shown, shown_within
 
 _SCRIPTS = (
     "vendor/d3.min.js",
     "vendor/plot.min.js",
-    "vendor/dataTables.min.js",
     "glue/state.js",
+    "glue/columns.js",
     "glue/table.js",
     "glue/drawer.js",
     "glue/charts.js",
@@ -28,8 +32,14 @@ _SCRIPTS = (
 )
 
 
-def page(boards: Sequence[Board], title: str = "Polymodal leaderboard") -> str:
-    """All boards in one file that needs no network."""
+def page(boards: Sequence[Board], about: Mapping[str, str] | None = None, title: str = "Polymodal leaderboard") -> str:
+    """All boards in one file that needs no network.
+
+    Args:
+        boards: One per track.
+        about: Registered name of a method -> what it does, in a line.
+        title: Of the page.
+    """
     scripts = [_asset(name) for name in _SCRIPTS]
     hashes = " ".join(f"'sha256-{_digest(s)}'" for s in scripts)
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}"
@@ -37,7 +47,9 @@ def page(boards: Sequence[Board], title: str = "Polymodal leaderboard") -> str:
         "{{policy}}": policy,
         "{{title}}": escape(title),
         "{{style}}": _asset("glue/page.css"),
-        "{{data}}": _embedded(payload(boards)),
+        "{{answer}}": "".join(f"<li>{escape(shown(line))}</li>" for b in boards for line in answer(b)),
+        "{{data}}": _embedded(shown_within(payload(boards, about or {}))),
+        "{{details}}": _packed(shown_within(details(boards))),
         "{{scripts}}": "\n".join(f"<script>{s}</script>" for s in scripts),
     }
     text = _asset("glue/page.html")
@@ -56,6 +68,11 @@ def _asset(name: str) -> str:
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _packed(value: object) -> str:
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def _embedded(value: object) -> str:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from leaderboard import tables
+from leaderboard import renderings, tables
 from leaderboard.answer import answer
-from leaderboard.board import Board, Row, build
+from leaderboard.board import TRIVIAL, Board, Row, build
 from leaderboard.merge import Evidence, gather
 from leaderboard.record import Fitted
 from leaderboard.store import Store
@@ -124,9 +124,9 @@ def test_no_method_moves_another(evidence: Evidence, without: set[str]) -> None:
 
 def test_every_method_has_a_place(evidence: Evidence) -> None:
     board = build(evidence, "plain")
-    assert all("clean" in r.standings and "missing" in r.standings for r in board.rows)
+    assert all("clean" in r.standings and "missing" in r.standings for r in board.rows if r.label != TRIVIAL)
     late = _row(board, "late").standings["clean"]
-    assert (late.on, late.of, late.league) == (2, 3, len(board.rows))
+    assert (late.on, late.of, late.peers) == (2, 3, len(board.rows) - 1)
     assert late.mean_rank is None
     assert "robust" not in _row(board, "weak").standings, "at chance nothing can be lost"
     assert any("not placed in robust" in n and "weak" in n for n in board.notes)
@@ -188,10 +188,10 @@ def test_rows_of_one_source_are_counted_as_one(build: Build) -> None:
 def test_without_the_control_there_are_scores_but_no_advantage(build: Build) -> None:
     store = build({k: STANDARD[k] for k in ("gated", "tensor")}, datasets=("digits",), seeds=2, rows=200)
     board = _board(store)
-    assert [r.label for r in board.rows] == ["gated", "tensor"]
+    assert [r.label for r in board.rows] == [TRIVIAL, "gated", "tensor"]
     assert not any(r.standings for r in board.rows)
     assert any("control concat has no result" in n for n in board.notes)
-    assert "gated" in tables.markdown(tables.table(board))
+    assert "gated" in renderings.markdown(tables.table(board))
 
 
 def test_one_seed_gives_scores_without_intervals(build: Build) -> None:
@@ -211,19 +211,20 @@ def test_ranks_take_five_seeds(build: Build, seeds: int) -> None:
 
 def test_the_answer_is_what_was_planted(build: Build) -> None:
     said = answer(_board(build(seeds=5)))
-    assert len(said) == 5
+    assert len(said) == 6
     assert said[0].startswith("3 of 4 methods are ahead of concat on clean data and 1 behind")
     assert "2 of the 6 methods" in said[1] and "gated, gated_twin" in said[1]
     assert "median method gains +0.1" in said[2]
     assert "fusing is worse than ignoring the broken modality: tensor" in said[3]
-    assert "1.5 times the parameters of concat" in said[4] or "gated_twin has 1.5" in said[4]
+    assert "With a modality missing, gated" in said[4] and "(accuracy) without" in said[4]
+    assert "1.5 times the parameters of concat" in said[5] or "gated_twin has 1.5" in said[5]
 
 
 @pytest.mark.parametrize("view", ["overview", "clean", "robust", "missing", "cost"])
 def test_eighty_columns_show_fewer_columns_and_cut_none(build: Build, view: str) -> None:
     shown = tables.table(_board(build(seeds=2, rows=100)), view)
     console = Console(file=io.StringIO(), width=80)
-    console.print(tables.terminal(shown, 80))
+    console.print(renderings.terminal(shown, 80))
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text

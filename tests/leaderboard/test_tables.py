@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from benchmark.cli import main
-from leaderboard import tables
-from leaderboard.board import Board, build, build_all
+from leaderboard import exports, renderings, tables
+from leaderboard.board import TRIVIAL, Board, build, build_all
 from leaderboard.measures import MEASURES, SLICES, area_weights
 from leaderboard.merge import BoardError, gather
 from leaderboard.not_applicable import remember
@@ -49,13 +49,15 @@ def _first(store: Store, **facts: object) -> Record:
 def test_planted_effects_are_found_and_the_tie_is_grouped(build: Build) -> None:
     board = _board(build(rows=1000))
     rows = {r.label: r for r in board.rows}
+    assert "clean" not in rows.pop(TRIVIAL).standings
     assert {m for m, r in rows.items() if r.standings["clean"].best} == {"gated", "gated_twin"}
     assert rows["tensor"].standings["clean"].place == 3
     assert rows["tensor"].standings["clean"].verdict == "win"
     assert rows["additive"].standings["clean"].verdict == "loss"
     assert rows["tensor"].standings["robust"].place == 5, "accurate but fragile"
     assert rows["tensor"].standings["robust"].verdict == "loss"
-    assert [r.label for r in board.rows][2:] == ["tensor", "concat", "additive", "best unimodal"]
+    assert [r.label for r in board.rows][:3] == [TRIVIAL, "best unimodal", "concat"]
+    assert [r.label for r in board.rows][5:] == ["tensor", "additive"]
     for dataset in board.datasets:
         tied = {m for m, r in rows.items() if "clean" in r.entries[dataset.name].best}
         assert tied == {"gated", "gated_twin"}
@@ -96,10 +98,10 @@ def test_area_weights_are_a_mean() -> None:
 def test_tracks_are_never_in_one_table(build: Build) -> None:
     boards = build_all(gather([build().folder]))
     assert [b.track for b in boards] == ["plain", "augmented"]
-    assert {r.label for r in boards[1].rows} == {"augmented"}
+    assert {r.label for r in boards[1].rows} == {TRIVIAL, "augmented"}
     assert "augmented" not in {r.label for r in boards[0].rows}
     # The baselines of the plain track are the reference of both.
-    assert boards[1].rows[0].means["gain"] is not None
+    assert boards[1].rows[1].means["gain"] is not None
 
 
 def test_an_incomplete_method_has_a_place_and_says_what_it_misses(build: Build) -> None:
@@ -113,7 +115,7 @@ def test_an_incomplete_method_has_a_place_and_says_what_it_misses(build: Build) 
     assert (row.standings["clean"].on, row.standings["clean"].of) == (2, 3)
     assert row.holes == ("shapes: not run",)
     assert row.means["clean"] is None
-    shown = tables.markdown(tables.table(board))
+    shown = renderings.markdown(tables.table(board))
     assert "2 of 3" in shown
     assert "shapes: not run: tensor." in shown
     remember(store.folder, {("tensor", "shapes"): "needs the same shape"})
@@ -122,7 +124,7 @@ def test_an_incomplete_method_has_a_place_and_says_what_it_misses(build: Build) 
     entries = {r.label: r.entries["shapes"] for r in board.rows}
     assert entries["tensor"].status == "not applicable"
     assert entries["gated"].status == "ok", "a record is better evidence than an old plan"
-    assert "shapes: not applicable: needs the same shape: tensor." in tables.markdown(tables.table(board))
+    assert "shapes: not applicable: needs the same shape: tensor." in renderings.markdown(tables.table(board))
 
 
 def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
@@ -135,15 +137,16 @@ def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
     assert entry.status == "failed"
     assert not entry.measures
     assert any("NaN loss at step 3" in n for n in board.notes)
-    assert "failed" in tables.markdown(tables.table(board))
+    assert "failed" in renderings.markdown(tables.table(board))
 
 
-def test_lost_predictions_leave_intervals_over_seeds_with_a_note(build: Build) -> None:
+def test_scores_that_rows_do_not_give_have_intervals_over_seeds_with_a_note(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
-    store.path(_first(store, label="concat").cell.id, ".npz").unlink()
+    for record in store.scan().records:
+        _rewrite(store, record, metric="a_metric_of_a_plugin")
     board = _board(store)
     assert any("over seeds only" in n for n in board.notes)
-    assert board.rows[0].standings["clean"].best
+    assert board.rows[3].standings["clean"].best
 
 
 def test_a_collapse_is_said(build: Build) -> None:
@@ -163,15 +166,15 @@ def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> No
     board = _board(store)
     assert len(board.datasets[0].curves) == 4
     assert any("not in it: scale on audio, scale on image" in n for n in board.notes)
-    assert all("robust" in r.standings for r in board.rows if r.label != "best unimodal")
+    assert all("robust" in r.standings for r in board.rows if r.label not in (TRIVIAL, "best unimodal"))
 
 
 def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
     evidence = gather([build(datasets=("digits", "shapes"), seeds=2, rows=200).folder])
-    want = tables.to_json([_of(evidence)])
+    want = exports.to_json([_of(evidence)])
     shuffled = list(evidence.records)
     random.Random(3).shuffle(shuffled)
-    assert tables.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.cell.seed))))]) == want
+    assert exports.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.cell.seed))))]) == want
 
 
 def _of(evidence: object) -> Board:
@@ -216,7 +219,7 @@ def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
     assert next(r for r in board.rows if r.label == "tensor").entries["digits"].status == "not run"
     assert any("digits: 2 records of version 2" in n for n in board.notes)
     other = _board(store, datasets=["digits@2"])
-    assert [r.label for r in other.rows] == ["tensor"]
+    assert [r.label for r in other.rows] == [TRIVIAL, "tensor"]
     with pytest.raises(BoardError, match="version 3 of digits"):
         gather([store.folder], ["digits@3"])
 
@@ -224,11 +227,14 @@ def test_versions_of_a_dataset_are_never_averaged(build: Build) -> None:
 def test_tuned_and_default_are_never_in_one_ranking(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     for record in [r for r in store.scan().records if r.cell.label == "tensor"]:
-        store.write(changed(record, tuning=Tuning("abc", 3, (0.5, 0.6, None, 0.9))), store.predictions(record.cell.id))
+        store.write(
+            changed(record, tuning=Tuning("abc", 3, (0.5, 0.6, None, 0.9)), cost={"train_seconds": 1.0}),
+            store.predictions(record.cell.id),
+        )
     board = _board(store)
     assert {r.cell.tuning for row in board.rows for e in row.entries.values() for r in e.records} == {None}
     assert any("2 records of the setting `tuned` are set aside" in n for n in board.notes)
-    assert {r.label for r in _board(store, setting="tuned").rows} == {"tensor"}
+    assert {r.label for r in _board(store, setting="tuned").rows} == {TRIVIAL, "tensor"}
 
 
 def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
@@ -298,9 +304,9 @@ def test_every_slice_renders_everywhere(board: Board, view: str) -> None:
     shown = tables.table(board, view)
     assert len({len(r) for r in shown.rows} | {len(shown.headers)}) == 1
     console = Console(file=io.StringIO(), width=300)
-    console.print(tables.terminal(shown))
+    console.print(renderings.terminal(shown))
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
-    for rendered in (text, tables.markdown(shown), tables.latex(shown)):
+    for rendered in (text, renderings.markdown(shown), renderings.latex(shown)):
         assert "gated" in rendered
     # Never a bare advantage.
     places = [c.text for row in shown.rows for h, c in zip(shown.headers, row, strict=True) if "advantage" in h]
@@ -309,30 +315,32 @@ def test_every_slice_renders_everywhere(board: Board, view: str) -> None:
 
 def test_names_are_escaped(board: Board) -> None:
     shown = tables.table(board)
-    assert "<b>" not in tables.markdown(shown)
-    assert "&lt;b&gt;\\|x\\_1&amp;\\\\" in tables.markdown(shown)
-    assert r"\textless{}b\textgreater{}|x\_1\&\textbackslash{}" in tables.latex(shown)
-    lines = tables.markdown(shown).splitlines()
+    assert "<b>" not in renderings.markdown(shown)
+    assert "&lt;b&gt;\\|x\\_1&amp;\\\\" in renderings.markdown(shown)
+    assert r"\textless{}b\textgreater{}|x\_1\&\textbackslash{}" in renderings.latex(shown)
+    lines = renderings.markdown(shown).splitlines()
     pipes = {line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}
     assert len(pipes) == 1
 
 
 def test_csv_has_every_method_and_dataset_at_full_precision(board: Board) -> None:
-    lines = list(csv.DictReader(io.StringIO(tables.comma_separated([board]))))
+    lines = list(csv.DictReader(io.StringIO(exports.comma_separated([board]))))
     assert len(lines) == len(board.rows) * len(board.datasets)
+    assert {x["trivial"] for x in lines} == {"0.25"}
     line = next(x for x in lines if x["method"] == "gated" and x["dataset"] == "digits")
     entry = next(r for r in board.rows if r.label == "gated").entries["digits"]
     assert float(line["clean"]) == entry.measures["clean"].mean
     assert float(line["area_low"]) == entry.measures["area"].low
-    narrow = tables.comma_separated([board], "cost").splitlines()[0]
+    narrow = exports.comma_separated([board], "cost").splitlines()[0]
     assert "parameters" in narrow
     assert "clean_low" not in narrow
 
 
 def test_json_is_json(board: Board) -> None:
-    (again,) = json.loads(tables.to_json([board]))
-    assert again["rows"][0]["entries"]["digits"]["measures"]["clean"]["mean"] > 0
-    assert all(isinstance(c, str) for c in again["rows"][0]["entries"]["digits"]["records"])
+    (again,) = json.loads(exports.to_json([board]))
+    assert again["rows"][1]["entries"]["digits"]["measures"]["clean"]["mean"] > 0
+    records = again["rows"][1]["entries"]["digits"]["records"]
+    assert records and all(isinstance(c, str) for c in records)
 
 
 def test_every_measure_has_a_help_and_slices_know_them() -> None:
@@ -370,7 +378,7 @@ def test_the_command_reads_results_and_writes_three_files_without_torch(build: B
         "leaderboard.html",
     }
     again = _command("--format", "csv", "--slice", "cost", "--track", "augmented", cwd=tmp_path)
-    assert again.stdout.splitlines()[1].startswith("augmented,augmented,")
+    assert again.stdout.splitlines()[2].startswith("augmented,augmented,")
 
 
 def test_the_command_refuses_with_2_and_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

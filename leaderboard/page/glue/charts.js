@@ -17,8 +17,21 @@ function width(id, most = 1100) {
 const BASE = { style: { background: "transparent", fontSize: "12px", fontFamily: "inherit", overflow: "visible" } };
 
 function legend(labels) {
-  return el("ul", { class: "legend" }, labels.map(label => el("li", { "--own": colour(label) },
+  const family = new Map(board().rows.map(r => [r.label, r.family]));
+  return el("ul", { class: "legend" }, labels.map(label => el("li", {}, line(label, family.get(label)),
     el("button", { type: "button", class: "name", onclick: () => update({ method: label }) }, label))));
+}
+
+function line(label, family) {
+  return Plot.plot({ width: 30, height: 10, margin: 1, axis: null, x: { domain: [0, 1] }, y: { domain: [0, 1] }, color: { type: "identity" }, ariaHidden: "true",
+    marks: [Plot.ruleY([0.5], { stroke: familyColour(family), strokeWidth: 2.6, strokeDasharray: dash(label) })] });
+}
+
+/* The families that are there, in their colours. */
+function families(rows) {
+  const here = [...new Set(rows.map(r => r.family))];
+  const order = f => { const at = DATA.families.indexOf(f); return at < 0 ? DATA.families.length : at; };
+  return el("ul", { class: "legend" }, here.sort((x, y) => order(x) - order(y)).map(f => el("li", { class: "dot", "--own": familyColour(f) }, f)));
 }
 
 /* --- Clean against robust ------------------------------------------------------------------------------------------- */
@@ -28,64 +41,96 @@ function onFront(points) {
   return points.filter(p => !points.some(q => beats(q, p)));
 }
 
-function drawScatter() {
-  const cost = state.cost || "parameters";
-  const points = visibleRows().map(row => ({
-    label: row.label, family: row.family, cost: value(row, cost)?.v ?? NaN, says: value(row, cost)?.t ?? "–",
-    x: state.dataset ? row.entries[state.dataset].abar : row.means.clean?.v, y: value(row, "area")?.v,
-  })).filter(p => p.x !== undefined && p.x !== null && p.y !== undefined && p.y !== null);
-  if (points.length < 2) return put("scatter", note("Needs two methods with a clean and a robust score on every dataset shown."));
-  const front = onFront(points.filter(p => p.cost > 0));
-  const wide = width("scatter");
-  const title = p => `${p.label}\n${p.family}\nclean ${p.x.toFixed(3)}\nrobust ${p.y.toFixed(3)}\n${DATA.measures[cost]?.title ?? cost} ${p.says}`;
-  put("scatter", Plot.plot({
-    ...BASE, width: wide, height: Math.min(520, Math.max(340, wide * 0.55)), marginRight: 90, marginBottom: 42, marginLeft: 48, grid: true,
-    ariaLabel: "Scatter of clean against robust score", x: { label: "clean, chance-normalised →", nice: true }, y: { label: "↑ robust area", nice: true, ticks: 8 },
-    r: { range: [5, 14], type: "log", domain: d3.extent(points.filter(p => p.cost > 0), p => p.cost) },
-    color: { legend: true, domain: [...new Set(board().rows.map(r => r.family))], range: d3.range(COLOURS).map(i => `var(--c${i})`) },
-    marks: [
-      Plot.dot(points.filter(p => !(p.cost > 0)), { x: "x", y: "y", r: 4, fill: "family", fillOpacity: 0.75 }),
-      Plot.dot(points.filter(p => p.cost > 0), { x: "x", y: "y", r: "cost", fill: "family", fillOpacity: 0.75 }),
-      Plot.dot(front, { x: "x", y: "y", r: "cost", stroke: "currentColor", strokeWidth: 2 }),
-      Plot.text(spread(front), { x: "x", y: "y", text: "label", textAnchor: "start", dx: 17, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 }),
-      Plot.tip(points, Plot.pointer({ x: "x", y: "y", title })),
-    ],
-  }), note(`Dot size: ${DATA.measures[cost]?.title ?? cost}. ${front.length} of ${points.length} methods are on the front.`));
+function scatterPoints(cost) {
+  const names = state.dataset ? [state.dataset] : datasets().map(d => d.name);
+  const mean = list => list.some(v => v === undefined || v === null) ? undefined : d3.mean(list);
+  return visibleRows().map(row => ({
+    label: row.label, family: row.family, row, cost: mean(names.map(n => row.entries[n].m?.[cost]?.[0])) ?? NaN,
+    x: mean(names.map(n => facts(row, n).abar)), y: mean(names.map(n => row.entries[n].m?.area?.[0])),
+  })).filter(p => p.x !== undefined && p.y !== undefined);
 }
 
-/* Labels that would print over each other: only the better of two close ones keeps its name; the tip names the other. */
-function spread(points) {
-  const rangeX = (d3.max(points, p => p.x) - d3.min(points, p => p.x)) || 1;
-  const rangeY = (d3.max(points, p => p.y) - d3.min(points, p => p.y)) || 1;
-  const kept = [];
-  for (const p of [...points].sort((a, b) => b.y - a.y)) {
-    if (!kept.some(q => Math.abs(p.y - q.y) / rangeY < 0.045 && Math.abs(p.x - q.x) / rangeX < 0.16)) kept.push(p);
+/* The better half and whoever is on the front: what a reader looks for is there, and crowded when all are shown. */
+function leaders(points, front) {
+  const middle = d3.median(points, p => p.x + p.y);
+  return points.filter(p => p.x + p.y >= middle || front.includes(p) && p.x + p.y >= d3.quantile(points, 0.25, q => q.x + q.y));
+}
+
+function drawScatter() {
+  const cost = state.cost || "parameters";
+  const points = scatterPoints(cost);
+  const zoom = document.getElementById("zoom");
+  zoom.hidden = points.length < 6;
+  if (points.length < 2) return put("scatter", note("Needs two methods with a clean and a robust score on every dataset shown."));
+  const front = onFront(points.filter(p => p.cost > 0));
+  const zoomed = state.zoom !== "all" && points.length >= 6;
+  zoom.textContent = zoomed ? "Show all" : "Zoom to the leaders";
+  const shown = zoomed ? leaders(points, front) : points;
+  const wide = width("scatter", 1400);
+  const high = Math.min(560, Math.max(340, wide * 0.5));
+  const pad = ([low, most]) => [low - 0.06 * (most - low || 0.1), most + 0.06 * (most - low || 0.1)];
+  const [x, y] = [pad(d3.extent(shown, p => p.x)), pad(d3.extent(shown, p => p.y))];
+  const own = DATA.measures[cost];
+  const title = p => `${p.label}\n${p.family}\nclean ${p.x.toFixed(3)}\nrobust ${p.y.toFixed(3)}\n${own?.title ?? cost} ${isNaN(p.cost) ? "–" : write(p.cost, own?.style)}`;
+  const scale = { x: v => 52 + (v - x[0]) / (x[1] - x[0]) * (wide - 72), y: v => high - 44 - (v - y[0]) / (y[1] - y[0]) * (high - 64) };
+  const dots = { x: "x", y: "y", fill: p => familyColour(p.family), fillOpacity: 0.75 };
+  put("scatter", families(shown.map(p => p.row)), Plot.plot({
+    ...BASE, width: wide, height: high, marginRight: 20, marginTop: 20, marginBottom: 44, marginLeft: 52, grid: true, ariaLabel: "Scatter of clean against robust score",
+    x: { label: "clean, chance-normalised →", domain: x }, y: { label: "↑ robust area", domain: y, ticks: 8 },
+    r: { range: [4, 12], type: "log", domain: d3.extent(points.filter(p => p.cost > 0), p => p.cost) }, color: { type: "identity" },
+    marks: [
+      Plot.dot(shown.filter(p => !(p.cost > 0)), { ...dots, r: 4 }),
+      Plot.dot(shown.filter(p => p.cost > 0), { ...dots, r: "cost" }),
+      Plot.dot(front.filter(p => shown.includes(p)), { x: "x", y: "y", r: "cost", stroke: "currentColor", strokeWidth: 2 }),
+      labels(shown, front, scale, wide).map(l => Plot.text([l.point], { x: "x", y: "y", text: "label", textAnchor: l.anchor, dx: l.dx, dy: l.dy, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
+      Plot.tip(shown, Plot.pointer({ x: "x", y: "y", title, anchor: "bottom" })),
+    ],
+  }), note(`Dot size: ${own?.title ?? cost}. Ringed: nobody is better in clean, robust and cost at once (${front.length} of ${points.length})` +
+    (shown.length < points.length ? `; ${count(points.length - shown.length, "method")} further down or left.` : ".")));
+}
+
+/* A name beside every dot where there is room for it, those of the front first; the tip names the others. */
+function labels(points, front, scale, wide) {
+  const taken = points.map(p => { const [x, y] = [scale.x(p.x), scale.y(p.y)]; return [x - 5, y - 5, x + 5, y + 5]; });
+  const found = [];
+  for (const point of [...front, ...points.filter(p => !front.includes(p))].filter(p => points.includes(p)).slice(0, 150)) {
+    const [x, y, size] = [scale.x(point.x), scale.y(point.y), 6.6 * point.label.length];
+    const places = [["start", 14, 0, x + 13, y - 7], ["end", -14, 0, x - 13 - size, y - 7], ["middle", 0, -16, x - size / 2, y - 23], ["middle", 0, 16, x - size / 2, y + 9]];
+    for (const [anchor, dx, dy, left, top] of places) {
+      const box = [left, top, left + size, top + 14];
+      if (box[0] < 0 || box[2] > wide || taken.some(t => box[0] < t[2] && box[2] > t[0] && box[1] < t[3] && box[3] > t[1])) continue;
+      taken.push(box);
+      found.push({ point, anchor, dx, dy });
+      break;
+    }
   }
-  return kept;
+  return found;
 }
 
 /* --- Severity curves ------------------------------------------------------------------------------------------------ */
 
 function panels(name) {
   const found = new Map();
-  for (const row of visibleRows()) {
+  const pinned = pins();
+  const rows = visibleRows();
+  for (const row of rows.filter((r, i) => i < FEW || pinned.includes(r.label))) {
     const sums = new Map();
-    for (const c of row.entries[name].curves ?? []) {
-      const panel = c.corruption === "joint" ? "all modalities at once" : c.corruption === "misaligned" ? "pairing broken" : c.modality;
+    for (const [modality, corruption, y] of facts(row, name).curves ?? []) {
+      const panel = corruption === "joint" ? "all modalities at once" : corruption === "misaligned" ? "pairing broken" : modality;
       if (!sums.has(panel)) sums.set(panel, []);
-      sums.get(panel).push(c.y);
+      sums.get(panel).push(y);
     }
     for (const [panel, list] of sums) {
       if (!found.has(panel)) found.set(panel, []);
       const y = d3.range(6).map(s => d3.mean(list, c => c[s]));
-      found.get(panel).push(...y.map((v, s) => ({ label: row.label, severity: s, y: v })));
+      found.get(panel).push(...y.map((v, s) => ({ label: row.label, family: row.family, severity: s, y: v })));
     }
   }
   return found;
 }
 
 function drawCurves() {
-  const name = state.dataset || state.on || board().datasets[0].name;
+  const name = state.dataset || state.on || datasets()[0].name;
   const found = panels(name);
   if (!found.size) return put("curves", note(`No severity curves on ${name}.`));
   const pinned = pins();
@@ -101,8 +146,8 @@ function drawCurves() {
         Plot.ruleY([0], { strokeOpacity: 0.4 }),
         Plot.line(points.filter(p => !pinned.includes(p.label)), { x: "severity", y: "y", z: "label", stroke: "var(--faint)", strokeWidth: 1 }),
         reference === null ? null : Plot.ruleY([reference], { strokeDasharray: "5,4", strokeWidth: 1.2 }),
-        Plot.line(own, { x: "severity", y: "y", z: "label", stroke: p => colour(p.label), strokeWidth: 2.4 }),
-        Plot.dot(own, { x: "severity", y: "y", fill: p => colour(p.label), r: 2.6 }),
+        pinned.map(label => Plot.line(own.filter(p => p.label === label), { x: "severity", y: "y", stroke: p => familyColour(p.family), strokeWidth: 2.4, strokeDasharray: dash(label) })),
+        Plot.dot(own, { x: "severity", y: "y", fill: p => familyColour(p.family), r: 2.6 }),
         Plot.tip(points, Plot.pointer({ x: "severity", y: "y", title: p => `${p.label}\nseverity ${p.severity}: ${p.y.toFixed(3)}` })),
       ],
       color: { type: "identity" },
@@ -113,60 +158,70 @@ function drawCurves() {
 
 /* --- Advantages ----------------------------------------------------------------------------------------------------- */
 
+const MOST = 60; // methods of a chart: a longer one is a list, and the table is that
+
 function drawAdvantages() {
   const parts = [];
+  let more = 0;
   for (const pillar of DATA.pillars) {
-    const points = d3.sort(board().rows.filter(r => r.standings[pillar]).map(r => ({ label: r.label, ...r.standings[pillar] })), p => -p.advantage);
-    if (points.length < 2) continue;
+    const every = d3.sort(visibleRows().filter(r => standing(r, pillar)).map(r => ({ label: r.label, family: r.family, ...standing(r, pillar) })), p => -p.v);
+    if (every.length < 2) continue;
+    const points = every.filter((p, i) => i < MOST || p.label === DATA.control);
+    more = Math.max(more, every.length - points.length);
     parts.push(el("div", { class: "panel wide" }, el("h3", {}, pillar),
       Plot.plot({
         ...BASE, width: 500, height: 60 + 19 * points.length, marginLeft: 150, marginRight: 12, marginBottom: 36, ariaLabel: `Advantages, ${pillar}`,
         x: { label: `advantage over ${DATA.control}, 95 % interval →`, grid: true, nice: true },
-        y: { domain: points.map(p => p.label), label: null, tickFormat: t => t.length > 22 ? t.slice(0, 21) + "…" : t, tickSize: 0 },
+        y: { domain: points.map(p => p.label), label: null, tickFormat: t => t.length > 22 ? t.slice(0, 10) + "…" + t.slice(-11) : t, tickSize: 0 },
         color: { type: "identity" },
         marks: [
           Plot.ruleX([0]),
-          Plot.link(points.filter(p => p.low !== null), { x1: "low", x2: "high", y1: "label", y2: "label", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5, strokeLinecap: "round" }),
-          Plot.dot(points, { x: "advantage", y: "label", r: 4.5, fill: p => p.best ? "var(--accent)" : "var(--paper)", stroke: "var(--accent)", strokeWidth: 1.8,
-            title: p => `${p.label}: ${p.text} on ${p.on} of ${p.of} datasets` }),
+          Plot.link(points.filter(p => p.e !== null), { x1: p => p.v - p.e, x2: p => p.v + p.e, y1: "label", y2: "label", stroke: p => familyColour(p.family), strokeOpacity: 0.45, strokeWidth: 5, strokeLinecap: "round" }),
+          Plot.dot(points, { x: "v", y: "label", r: 4.5, fill: p => p.best ? familyColour(p.family) : "var(--paper)", stroke: p => familyColour(p.family), strokeWidth: 1.8,
+            title: p => `${p.label}: ${write(p.v, "signed")} on ${p.on} of ${p.of} datasets` }),
         ],
       })));
   }
-  document.getElementById("ranktext").replaceChildren(el("span", { class: "line" }, board().across[DATA.pillars[0]]));
-  put("ranks", parts.length ? el("div", { class: "panels" }, parts) : note("Nobody has an advantage: there is no control."),
-    parts.length ? note("Filled: may be the best of the methods that have its datasets.") : null);
+  document.getElementById("ranktext").replaceChildren(el("span", { class: "line" }, state.dataset || state.league ? "" : board().across[DATA.pillars[0]]));
+  put("ranks", parts.length ? families(visibleRows().filter(r => standing(r, "clean"))) : null, parts.length ? el("div", { class: "panels" }, parts) : note("Nobody has an advantage: there is no control."),
+    parts.length ? note("Filled: may be the best of the methods that have its datasets." + (more ? ` The first ${MOST} are drawn.` : "")) : null);
 }
 
 /* --- Attention audit, interaction profile --------------------------------------------------------------------------- */
 
 function drawAudit() {
-  const names = state.dataset ? [state.dataset] : board().datasets.map(d => d.name);
+  const names = state.dataset ? [state.dataset] : datasets().map(d => d.name);
   const points = visibleRows().flatMap(row => names.flatMap(name =>
-    Object.entries(row.entries[name].audit ?? {}).map(([modality, v]) => ({ label: row.label, name, modality, v }))));
+    Object.entries(facts(row, name).audit ?? {}).map(([modality, v]) => ({ label: row.label, family: row.family, name, modality, v }))));
   document.getElementById("s-audit").hidden = !points.length;
   if (!points.length) return;
-  const labels = d3.groupSort(points, list => d3.mean(list, p => p.v), p => p.label);
-  put("audit", Plot.plot({
+  const labels = d3.groupSort(points, list => d3.mean(list, p => p.v), p => p.label).slice(0, MOST);
+  const modalities = [...new Set(points.map(p => p.modality))];
+  const shapes = ["circle", "square", "triangle", "diamond", "star", "cross", "wye"].map(name => d3[`symbol${name[0].toUpperCase()}${name.slice(1)}`]);
+  const range = modalities.map((_, i) => shapes[i % shapes.length]);
+  const key = (m, i) => el("li", {}, Plot.plot({ width: 14, height: 14, margin: 0, axis: null, x: { domain: [0, 1] }, y: { domain: [0, 1] }, ariaHidden: "true",
+    marks: [Plot.dot([[0.5, 0.5]], { symbol: () => range[i], r: 4, fill: "currentColor" })], symbol: { type: "identity" } }), m);
+  put("audit", el("ul", { class: "legend" }, modalities.map(key)), Plot.plot({
     ...BASE, width: width("audit", 760), height: 80 + 24 * labels.length, marginLeft: 150, marginBottom: 36, ariaLabel: "Attention audit",
     x: { domain: [-1, 1], label: "correlation of weight with severity →", grid: true }, y: { domain: labels, label: null, tickSize: 0 },
-    color: { legend: true, domain: [...new Set(points.map(p => p.modality))], range: d3.range(COLOURS).map(i => `var(--c${i})`) },
+    color: { type: "identity" }, symbol: { domain: modalities, range },
     marks: [
       Plot.ruleX([0]),
-      Plot.dot(points, { x: "v", y: "label", fill: "modality", r: 5, fillOpacity: 0.8, title: p => `${p.label}\n${p.name}, ${p.modality}: ${p.v.toFixed(2)}` }),
+      Plot.dot(points.filter(p => labels.includes(p.label)), { x: "v", y: "label", fill: p => familyColour(p.family), symbol: "modality", r: 5, fillOpacity: 0.8, title: p => `${p.label}\n${p.name}, ${p.modality}: ${p.v.toFixed(2)}` }),
     ],
   }));
 }
 
 function drawProfile() {
-  const sets = board().datasets.filter(d => d.ceiling);
+  const sets = datasets().filter(d => d.ceiling);
   document.getElementById("s-profile").hidden = !sets.length;
   if (!sets.length) return;
-  const rows = visibleRows().filter(r => sets.some(d => r.entries[d.name].status === "ok"));
+  const rows = visibleRows().filter(r => sets.some(d => facts(r, d.name).abar !== undefined)).slice(0, FEW);
   document.getElementById("profile").replaceChildren(el("table", { class: "heatmap" },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Method"), sets.map(d => el("th", { scope: "col" }, d.name.replace(/^interactions_/, ""))))),
     el("tbody", {}, rows.map(r => el("tr", {}, el("th", { scope: "row" }, r.label), sets.map(d => {
-      const entry = r.entries[d.name];
-      const share = entry.status === "ok" ? entry.abar / d.ceiling : null;
+      const own = facts(r, d.name).abar;
+      const share = own === undefined ? null : own / d.ceiling;
       return el("td", heat(share), share === null ? "–" : share.toFixed(2));
     }))))));
 }

@@ -14,20 +14,23 @@ function choices(id, options, now) {
 
 function drawControls() {
   const here = board();
+  const families = [...new Set(here.rows.map(r => r.family))].sort();
   segment("track", DATA.boards.map(b => b.track), "track");
   document.getElementById("track").hidden = DATA.boards.length < 2;
   segment("slice", Object.keys(DATA.slices).filter(s => DATA.slices[s].length), "slice");
-  choices("dataset", [["", `all ${here.datasets.length}`], ...here.datasets.map(d => [d.name, d.name])], state.dataset);
-  choices("family", [["", "all"], ...[...new Set(here.rows.map(r => r.family))].sort().map(f => [f, f])], state.family);
+  choices("league", [["", "all"], ...here.leagues.map(l => [l.name, l.name])], state.league);
+  document.getElementById("league").parentElement.hidden = !here.leagues.length;
+  choices("dataset", [["", `all ${datasets().length}`], ...datasets().map(d => [d.name, d.name])], state.dataset);
+  choices("family", [["", "all"], ...families.map(f => [f, f])], state.family);
   choices("cost", DATA.slices.cost.map(m => [m, DATA.measures[m].title]), state.cost || "parameters");
-  choices("curveset", here.datasets.map(d => [d.name, d.name]), state.dataset || state.on || here.datasets[0].name);
+  choices("curveset", datasets().map(d => [d.name, d.name]), state.dataset || state.on || datasets()[0].name);
   document.getElementById("curveset").disabled = Boolean(state.dataset);
   const query = document.getElementById("query");
   if (query.value !== state.q) query.value = state.q;
   const seeds = d3.max(here.datasets, d => d.seeds);
   const when = DATA.finished ? ` · last run ${DATA.finished.slice(0, 10)}` : "";
   document.getElementById("summary").textContent =
-    `${count(here.rows.length, "method")} · ${count(here.datasets.length, "dataset")} · ${count(seeds, "seed")}${when}`;
+    `${count(here.rows.filter(r => r.method).length, "method")} · ${count(here.datasets.length, "dataset")} · ${count(seeds, "seed")}${when}`;
 }
 
 function drawAnswer() {
@@ -36,39 +39,28 @@ function drawAnswer() {
 
 function drawNotes() {
   const here = board();
-  const shown = state.dataset ? [dataset(state.dataset)] : [];
-  const lines = [];
-  for (const pillar of pillarsShown()) {
-    if (here.resolves[pillar] !== null) {
-      lines.push(`${pillar[0].toUpperCase() + pillar.slice(1)}: the smallest advantage found with 80 % power is ${here.resolves[pillar].toFixed(3)} (chance-normalised).`);
-    }
-  }
-  for (const d of shown) {
-    if (d.resolves !== null) lines.push(`${d.name}: the smallest difference of ${d.metric} found with 80 % power is ${d.resolves.toFixed(3)}, by its ${count(d.seeds, "seed")} and ${count(d.rows, "row")}.`);
-    const bounds = [d.trivial === null ? "" : `trivial predictor ${d.trivial.toFixed(3)}`, d.bayes === null ? "" : `Bayes optimum ${d.bayes.toFixed(3)}`];
-    lines.push(`${d.name}, version ${d.version}: ${[d.modalities.join(", "), ...bounds.filter(Boolean)].join("; ")}.`);
-  }
-  const more = here.notes.length ? el("p", {}, el("button", { type: "button", onclick: () => jump("h-notes") },
-    `${count(here.notes.length, "note")} on these results`)) : null;
-  document.getElementById("under").replaceChildren(...lines.map(text => el("p", {}, text)), ...(more ? [more] : []));
   document.getElementById("notes").replaceChildren(
-    el("p", {}, `An advantage is the mean, over the datasets a method applies to, of its chance-normalised difference from ${DATA.control}; no other method can move it. A cell is the mean over seeds. Intervals are of 95 %, by a moderated t: over seeds, and over rows where the number is a mean over rows. Bold: may be the best (comparison with the best, 95 % for all at once). Robust compares the drop from clean; who is too near chance to have something to lose has no place there. The plain and the augmented track are never compared.`),
+    el("details", {}, el("summary", {}, "What the numbers mean"), el("p", {}, `An advantage is the mean, over the datasets a method applies to, of its chance-normalised difference from ${DATA.control}; no other method can move it. A cell is the mean over seeds. Intervals are of 95 %, by a moderated t: over seeds, and over rows where the number is a mean over rows. Bold: may be the best (comparison with the best, 95 % for all at once). Robust compares the drop from clean; who is too near chance to have something to lose has no place there. A league is a shape of task, with the methods that are complete on it. A colour is a family of methods, the same in every chart and on every board. The plain and the augmented track are never compared.`)),
     el("details", {}, el("summary", {}, "Every column"), el("dl", {}, Object.values(DATA.measures).map(m => [el("dt", {}, m.title), el("dd", {}, m.help)]))),
     here.notes.length ? el("div", {}, el("h3", {}, "Notes on these results"), el("ul", {}, here.notes.map(text => el("li", {}, text)))) : el("span"));
 }
 
-const DRAWN = [drawControls, drawAnswer, drawTable, drawNotes, drawScatter, drawCurves, drawAdvantages, drawAudit, drawProfile, drawDrawer];
+const TABLE = [drawControls, drawAnswer, drawTable, drawNotes];
+const CHARTS = [drawScatter, drawCurves, drawAdvantages, drawAudit, drawProfile, drawDrawer];
 
 function draw() {
-  for (const part of DRAWN) part();
+  for (const part of DETAILS ? [...TABLE, ...CHARTS] : TABLE) part();
 }
 
 function update(changes) {
   Object.assign(state, changes);
-  if ("track" in changes) Object.assign(state, { dataset: dataset(state.dataset) ? state.dataset : "", family: "", pins: null, on: "" });
+  if ("track" in changes || "league" in changes) Object.assign(state, { league: league() ? state.league : "", family: "", on: "" });
+  if ("track" in changes) state.pins = null;
+  if (!dataset(state.dataset)) state.dataset = "";
   writeHash();
   if ("method" in changes) drawDrawer();
-  else if ("q" in changes) shownTable.search(state.q).draw();
+  else if ("q" in changes || Object.keys(changes).join() === "sort") drawTable();
+  else if (Object.keys(changes).join() === "zoom") drawScatter();
   else draw();
 }
 
@@ -90,6 +82,8 @@ function start() {
   readHash();
   prepareDrawer();
   const listen = (id, event, act) => document.getElementById(id).addEventListener(event, act);
+  listen("league", "change", e => update({ league: e.target.value, sort: "" }));
+  listen("zoom", "click", () => update({ zoom: state.zoom === "all" ? "" : "all" }));
   listen("dataset", "change", e => update({ dataset: e.target.value, sort: "" }));
   listen("family", "change", e => update({ family: e.target.value }));
   listen("cost", "change", e => update({ cost: e.target.value }));
@@ -104,8 +98,16 @@ function start() {
   });
   window.addEventListener("hashchange", () => { readHash(); draw(); });
   let last = innerWidth;
-  window.addEventListener("resize", () => { if (innerWidth !== last) { last = innerWidth; drawScatter(); drawAudit(); } });
+  window.addEventListener("resize", () => { if (innerWidth !== last) { last = innerWidth; drawTable(); if (DETAILS) { drawScatter(); drawAudit(); } } });
   draw();
+  document.documentElement.dataset.table = "yes";
+  requestAnimationFrame(() => setTimeout(finish)); // once the table is painted
+}
+
+async function finish() {
+  try { await unpack(); }
+  catch { document.getElementById("scatter").replaceChildren(note("This browser is too old to unpack the charts and the drawers.")); return; }
+  for (const part of CHARTS) part();
   document.documentElement.dataset.ready = "yes";
 }
 

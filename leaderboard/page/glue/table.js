@@ -1,137 +1,92 @@
 "use strict";
-/* The table: columns of the slice as a real <table>, sorted and searched by DataTables. */
+/* The table: a real <table>, sorted, searched, and never wider than the window. The references stay on top. */
 
-let shownTable = null;
-const HOLES_LAST = (a, b, sign) => isNaN(a) ? (isNaN(b) ? 0 : 1) : isNaN(b) ? -1 : sign * (a - b);
-DataTable.type("measure", {
-  order: { pre: text => parseFloat(text), asc: (a, b) => HOLES_LAST(a, b, 1), desc: (a, b) => HOLES_LAST(a, b, -1) },
-});
-DataTable.ext.errMode = "throw";
+let shownAll = false;
 
-function columns() {
-  const measures = DATA.slices[state.slice];
-  const names = board().datasets.map(d => d.name);
-  const alone = state.dataset || (names.length === 1 ? names[0] : "");
-  const found = [{ key: "method", title: "Method", cell: methodCell, order: ["asc", "desc"] }];
-  const several = names.length > 1;
-  pillarsShown().forEach((pillar, i) => {
-    const standing = row => row.standings[pillar];
-    if (!i && board().ranked) found.push({ key: "place", title: "#", cell: row => plainCell(row, standing(row)?.place), order: ["asc", "desc"],
-      help: "place by the advantage in " + pillar });
-    found.push({ key: "advantage:" + pillar, over: pillar, title: "Advantage", cell: row => advantageCell(row, pillar), order: ["desc", "asc"],
-      help: `mean over a method's datasets of its chance-normalised difference from ${DATA.control}, with its 95 % interval` });
-    if (!i && board().rows.some(r => standing(r) && standing(r).on < standing(r).of)) found.push({ key: "on", title: "On",
-      cell: row => plainCell(row, standing(row)?.on, s => `${s.on} of ${s.of}`, pillar), order: ["desc", "asc"], help: "datasets compared on" });
-    if (!i && several) found.push({ key: "tally", title: "W/T/L", cell: row => tallyCell(row, pillar), order: ["desc", "asc"],
-      help: `datasets won, tied and lost against ${DATA.control}, 5 % each` });
-  });
-  if (alone) {
-    for (const m of measures) found.push(measureColumn(m, alone, ""));
-    return found;
+function sorted(rows, list) {
+  const comma = state.sort.lastIndexOf(",");
+  let column = list.find(c => c.key === state.sort.slice(0, comma));
+  let way = state.sort.slice(comma + 1) === "asc" ? "asc" : "desc";
+  if (!column) {
+    column = list.find(c => c.key.startsWith("advantage:")) ?? list.find(c => c.measure) ?? list[0];
+    way = column.order[0];
   }
-  for (const name of names) found.push(measureColumn(measures[0], name, name));
-  for (const m of measures.slice(1)) found.push(measureColumn(m, "", "mean"));
-  return found;
+  const sign = way === "asc" ? 1 : -1;
+  const key = new Map(rows.map(row => [row, column.sort(row)]));
+  const compare = (a, b) => {
+    const [x, y] = [key.get(a), key.get(b)];
+    if (x === undefined || x === null) return y === undefined || y === null ? 0 : 1; // holes last, either way
+    if (y === undefined || y === null) return -1;
+    return sign * (x < y ? -1 : x > y ? 1 : 0);
+  };
+  return { column, way, rows: [...rows.filter(isReference), ...rows.filter(r => !isReference(r)).sort(compare)] };
 }
 
-function measureColumn(measure, name, over) {
-  const first = better(measure, name) === "lower" ? ["asc", "desc"] : ["desc", "asc"];
-  const facts = DATA.measures[measure];
-  const metric = measure === "clean" && name ? ` (${dataset(name).metric})` : "";
-  return { key: `${name || "mean"}:${measure}`, over, title: facts.title, help: facts.help + metric, measure, name, order: first,
-           cell: (row, column) => measureCell(row, column) };
+function matching(rows) {
+  const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
+  return rows.filter(row => words.every(word => `${row.label} ${row.family}`.toLowerCase().includes(word)));
 }
 
-function methodCell(row) {
-  const pinned = pins().includes(row.label);
-  const pin = el("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "--own": colour(row.label),
-    "aria-label": `Colour ${row.label} in the charts`, title: "Colour in the charts", onclick: () => togglePin(row.label) });
-  const open = el("button", { type: "button", class: "name", "aria-haspopup": "dialog", onclick: () => update({ method: row.label }) },
-    row.label);
-  return el("th", { scope: "row", "data-order": row.label, "data-search": `${row.label} ${row.family}` },
-    el("span", { class: "who" }, pin, el("span", {}, open, el("span", { class: "family" }, row.family))));
-}
-
-function plainCell(row, number, say = null, pillar = null) {
-  if (number === undefined) return el("td", { class: "hole", "data-order": "" }, "–");
-  return el("td", { "data-order": number }, say ? say(row.standings[pillar]) : String(number));
-}
-
-function tallyCell(row, pillar) {
-  const s = row.standings[pillar];
-  if (!s || row.label === DATA.control) return el("td", { class: "hole", "data-order": "" }, "–");
-  const said = Object.entries(s.by_dataset).map(([name, verdict]) => `${name}: ${verdict}`).join("\n");
-  return el("td", { "data-order": s.wins - s.losses, title: said }, `${s.wins}/${s.ties}/${s.losses}`);
-}
-
-function advantageCell(row, pillar) {
-  const s = row.standings[pillar];
-  if (!s) return el("td", { class: "hole", "data-order": "", title: row.holes.join("\n") || "not measured, or too near chance to have something to lose" }, "–");
-  const [value, half] = row.label === DATA.control ? ["control", undefined] : s.text.split(" ");
-  const title = s.best ? `may be the best of the ${s.league} methods that have its datasets` : "";
-  return el("td", { class: s.best ? "rank best" : "rank", "data-order": s.advantage, title },
-    el("span", { class: "val" }, value), half ? el("span", { class: "err" }, half) : null);
-}
-
-function measureCell(row, column) {
-  const entry = column.name ? row.entries[column.name] : null;
-  if (entry && entry.status !== "ok") {
-    const said = entry.status === "not applicable" ? "n/a" : entry.status;
-    return el("td", { class: entry.status === "failed" ? "failed" : "hole", "data-order": "", title: entry.reason }, said);
-  }
-  const found = value(row, column.measure, column.name);
-  if (!found) return el("td", { class: "hole", "data-order": "", title: entry?.reason || "not measured on every dataset" }, "–");
-  const best = Boolean(entry && entry.best.includes(column.measure));
-  const cell = el("td", { class: [best ? "best" : "", column.measure === "gain" && found.v < 0 ? "failed" : ""].join(" "), "data-order": found.v }, el("span", { class: "val" }, found.t));
-  if (best) cell.title = "may be the best of the column";
-  if (found.e !== undefined) {
-    cell.append(el("span", { class: "err" }, "±" + found.e));
-    const [low, high] = column.domain;
-    const at = v => `${(100 * (v - low) / (high - low || 1)).toFixed(1)}%`;
-    cell.append(el("span", { class: "iv", "aria-hidden": "true", "--a": at(found.l), "--b": at(found.h), "--m": at(found.v) }));
-  }
-  return cell;
-}
-
-function withDomains(list, rows) {
-  for (const column of list.filter(c => c.measure)) {
-    const found = rows.map(row => value(row, column.measure, column.name)).filter(v => v && v.e !== undefined);
-    column.domain = [d3.min(found, v => v.l), d3.max(found, v => v.h)];
-  }
-  return list;
+function headCell(column, sort) {
+  const on = column === sort.column;
+  const next = on && sort.way === column.order[0] ? column.order[1] : column.order[0];
+  return el("th", { scope: "col", title: column.help, class: column.key === "method" ? "" : "number",
+                    "aria-sort": on ? (sort.way === "asc" ? "ascending" : "descending") : null },
+    el("button", { type: "button", class: "sort", onclick: () => update({ sort: `${column.key},${next}` }) },
+      column.over ? el("span", { class: "over" }, column.over) : null, el("span", {}, column.title), el("span", { class: "arrow", "aria-hidden": "true" }, on ? (sort.way === "asc" ? "▴" : "▾") : ""),
+      column.under ? el("span", { class: "over" }, column.under) : null));
 }
 
 function drawTable() {
   const holder = document.getElementById("table");
-  if (shownTable) shownTable.destroy();
-  const rows = visibleRows();
-  const list = withDomains(columns(), rows);
-  const head = list.map(c => el("th", { scope: "col", title: c.help, class: c.key === "method" ? "" : "number",
-                                        "aria-label": c.over ? `${c.over} ${c.title}` : c.title },
-    c.over ? el("span", { class: "over" }, c.over) : null, el("span", {}, c.title)));
-  const table = el("table", { class: "board" }, el("thead", {}, el("tr", {}, head)),
-    el("tbody", {}, rows.map(row => el("tr", { class: pins().includes(row.label) ? "pinned" : "" }, list.map(c => c.cell(row, c))))));
+  shownPlaces = new Map();
+  const visible = visibleRows();
+  const list = withDomains(columns(), visible);
+  const sort = sorted(matching(visible), list);
+  const rows = shownAll ? sort.rows : sort.rows.slice(0, FEW);
+  const table = el("table", { class: "board" }, el("thead", {}, el("tr", {}, list.map(c => headCell(c, sort)))),
+    el("tbody", {}, rows.map(row => el("tr", { class: isReference(row) ? "reference" : "" }, list.map(c => c.cell(row, c))))));
   holder.replaceChildren(table);
-  shownTable = new DataTable(table, {
-    paging: false, info: false, autoWidth: false,
-    layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null },
-    order: startOrder(list),
-    search: { search: state.q },
-    language: { emptyTable: "No method here.", zeroRecords: "No method matches." },
-    columns: list.map(c => ({ type: c.key === "method" ? "string" : "measure", orderSequence: c.order })),
-  });
-  shownTable.on("order", () => {
-    const [now] = shownTable.order();
-    const sort = now ? `${list[now[0]].key},${now[1]}` : "";
-    if (sort !== state.sort && now) { state.sort = sort; writeHash(); }
-  });
+  const left = fit(holder, table, list);
+  const shown = list.slice(0, list.length - left.length);
+  const more = sort.rows.length - rows.length;
+  document.getElementById("under").replaceChildren(
+    ...(rows.length ? [] : [el("p", {}, "No method matches.")]),
+    ...(more > 0 ? [el("p", {}, el("button", { type: "button", onclick: () => { shownAll = true; drawTable(); } }, `${count(more, "more method")}`))] : []),
+    ...(left.length ? [el("p", { class: "leftout" }, "Not shown at this width: " + left.map(c => [c.over, c.title].filter(Boolean).join(" ")).join(", ") + ".")] : []),
+    el("details", { class: "columns" }, el("summary", {}, "What these columns are"), glossary(shown)),
+    ...powerLines().map(text => el("p", {}, text)));
 }
 
-function startOrder(list) {
-  const comma = state.sort.lastIndexOf(",");
-  const at = list.findIndex(c => c.key === state.sort.slice(0, comma));
-  if (comma > 0 && at >= 0) return [[at, state.sort.slice(comma + 1) === "asc" ? "asc" : "desc"]];
-  const first = list.findIndex(c => c.key.startsWith("advantage:"));
-  if (first > 0) return [[first, "desc"]];
-  return list.length > 1 ? [[1, list[1].order[0]]] : [[0, "asc"]];
+/* Leave out columns from the right until the table is no wider than its place. */
+function fit(holder, table, list) {
+  const left = [];
+  while (table.scrollWidth > holder.clientWidth && list.length - left.length > 2) {
+    left.unshift(list[list.length - 1 - left.length]);
+    for (const tr of table.rows) tr.lastElementChild.remove();
+  }
+  return left;
+}
+
+function glossary(list) {
+  const said = new Map(list.filter(c => c.help).map(c => [c.measure ? DATA.measures[c.measure].title : c.title, c.help]));
+  return el("dl", {}, [...said].map(([title, help]) => [el("dt", {}, title), el("dd", {}, help)]),
+    el("dt", {}, "±"), el("dd", {}, "half the 95 % interval, over seeds, and rows where the number is a mean over rows"),
+    el("dt", {}, "bold"), el("dd", {}, "may be the best of the column (95 % for all at once)"),
+    el("dt", {}, "↓"), el("dd", {}, "below the best single modality of the dataset"),
+    el("dt", {}, "†"), el("dd", {}, "a seed was still getting better when its epochs were over"));
+}
+
+function powerLines() {
+  const lines = [];
+  const here = state.dataset ? dataset(state.dataset) : datasets().length === 1 ? datasets()[0] : null;
+  if (here) {
+    const bounds = [here.trivial === null ? "" : `the trivial predictor has ${here.trivial.toFixed(3)}`, here.bayes === null ? "" : `the best possible is ${here.bayes.toFixed(3)}`];
+    lines.push(`${here.name}: ${[here.metric, `${count(here.seeds, "seed")}, ${count(here.rows, "test row")}`, here.modalities.map((m, i) => here.inputs[i] ? `${m} (${here.inputs[i]})` : m).join(" + "), ...bounds.filter(Boolean)].join("; ")}.`);
+    if (here.resolves !== null) lines.push(`The smallest difference of ${here.metric} found with 80 % power is ${here.resolves.toFixed(3)}.`);
+  } else if (!state.league) {
+    const found = pillarsShown().filter(p => board().resolves[p] !== null).map(p => `${board().resolves[p].toFixed(3)} (${p})`);
+    if (found.length) lines.push(`The smallest advantage found with 80 % power is ${found.join(", ")}.`);
+  } else lines.push(`${league().name}: ${league().about}.`);
+  return lines;
 }
