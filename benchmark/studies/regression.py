@@ -143,7 +143,7 @@ def plot(fit: Fit, y: Floats, a: Floats, b: Floats, labels: Sequence[str], path:
     shown = ax.scatter(a, y, c=b, s=12, alpha=0.6, cmap="viridis", vmin=-2, vmax=2)
     ends = np.array([a.min(), a.max()])
     for level in BANDS:
-        ax.plot(ends, w0 + w1 * ends + (w2 + w3 * ends) * level, color=shown.cmap(shown.norm(level)), linewidth=2)
+        ax.plot(ends, w0 + w1 * ends + (w2 + w3 * ends) * level, color=shown.to_rgba(np.array([level]))[0], linewidth=2)
     figure.colorbar(shown, label=f"{labels[1]}, deviations")
     p = fit.weights[-1].p
     ax.set(xlabel=f"{labels[0]}, deviations", ylabel=labels[2], title=f"product: {w3:+.3f}, p = {p:.2g}")
