@@ -17,8 +17,8 @@ from benchmark.judging.results import Results
 from benchmark.matrix import Choice, Matrix, parse, read
 from benchmark.plan import Plan, make_plan
 from leaderboard.export import read as read_export
-from leaderboard.outcomes import Source
 from leaderboard.record import Cell, Record
+from leaderboard.rows import Source
 from leaderboard.stats import ALPHA
 from leaderboard.store import Store
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from leaderboard import panels
-from leaderboard.outcomes import Source
 from leaderboard.panels import Side
 from leaderboard.record import Record
+from leaderboard.rows import Source
 from leaderboard.variance_prior import Priors
 
 
