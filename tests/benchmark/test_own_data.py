@@ -222,3 +222,18 @@ def test_every_data_command_takes_own_data(here: Path, capsys: pytest.CaptureFix
 def test_interactions_of_own_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "interactions", "csv_views", "--matrix", matrix(), "--raw", "--shuffles", "2"]) == 0
     assert "csv_views: blood and life, 64 held-out rows" in capsys.readouterr().out
+
+
+def test_an_error_blames_no_setting_that_is_innocent(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--set", "csv_views.file=patients.csv", "--set", "csv_views.target=outcom",
+             "--set", 'csv_views.modalities={ blood = ["blood_hb"], life = ["life_bmi"] }']  # fmt: skip
+    assert main(["plan", "--methods", "concat", "--datasets", "csv_views", *given, "--results", "r"]) == 2
+    error = capsys.readouterr().err
+    assert "no column 'outcom', which `target` names" in error and "(csv_views, by --set)" in error
+    assert main(["plan", "--datasets", "csv_views", "--set", "csv_views.modalities={ blood: [hb] }"]) == 2
+    assert "not a TOML value" in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+def test_the_plan_says_how_rows_are_scored_and_why(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", matrix(), "--results", "r"]) == 0
+    assert "scored by balanced accuracy, because 80% of the rows are" in " ".join(capsys.readouterr().out.split())
