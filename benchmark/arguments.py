@@ -26,7 +26,7 @@ def add_results(parser: ArgumentParser) -> None:
 def add_folders(parser: ArgumentParser) -> None:
     """Which results folders, for commands that read several: by position, or by the option all commands have."""
     parser.add_argument("folders", nargs="*", type=Path, metavar="DIR",
-                        help="results folders, exports (.parquet), tables of scores (.csv) (default: results)")  # fmt: skip
+                        help="results folders, exports (.parquet), scores (.csv) (default: results)")  # fmt: skip
     parser.add_argument("--results", action="append", default=[], type=Path, metavar="DIR", help="the same, as an "
                         "option; repeatable")  # fmt: skip
 

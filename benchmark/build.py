@@ -86,7 +86,9 @@ def resolve_dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[Da
             datamodule, options = incomplete, {**options, "absent": incomplete.absent}
     if not encoders:
         return datamodule, options
-    wanted = {**dict.fromkeys(datamodule.task.names, str), "freeze": bool}  # an encoder is written as a string
+    switches = {"freeze": True, "standardise": True}
+    # An encoder is written as a string.
+    wanted = {**dict.fromkeys(datamodule.task.names, str), **dict.fromkeys(switches, bool)}
     for key, value in encoders.items():
         if key not in wanted:
             known = (*parameters(cls), *wanted, "absent")
@@ -95,8 +97,9 @@ def resolve_dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[Da
             convert(key, wanted[key], value)
         except ValueError as error:
             raise UsageError(f"{name}: {error} ({where})") from None
-    freeze = encoders.pop("freeze", True)
+    chosen = {key: encoders.pop(key, default) for key, default in switches.items()}
     if not encoders:
-        raise UsageError(f"{name}: `freeze` needs an encoder for {' or '.join(datamodule.task.names)} ({where})")
-    shown = {**options, **encoders} | ({} if freeze else {"freeze": False})
-    return Features(datamodule, encoders, freeze=freeze), shown
+        said, places = next(key for key in switches if key in given), " or ".join(datamodule.task.names)
+        raise UsageError(f"{name}: `{said}` needs an encoder for {places} ({where})")
+    shown = {**options, **encoders} | {key: on for key, on in chosen.items() if not on}
+    return Features(datamodule, encoders, **chosen), shown

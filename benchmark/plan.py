@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import msgspec
 
 from benchmark import conditions
 from benchmark.build import resolve_dataset, sketched
@@ -26,6 +28,7 @@ from leaderboard.record import Cell
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
+from methods.wrapper import Base
 
 BASELINES = ("concat", "unimodal")
 
@@ -108,7 +111,7 @@ def make_plan(matrix: Matrix) -> Plan:
                         continue
                     size, warned = entry.size(datamodule.task, recipe)
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
-                    first = Cell(
+                    first = _cell(
                         method=entry.choice.name,
                         label=entry.label,
                         family=entry.cls.family,
@@ -129,6 +132,21 @@ def make_plan(matrix: Matrix) -> Plan:
     return Plan(
         tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)), tuple(faults.found)
     )
+
+
+def _cell(**facts: Any) -> Cell:
+    """A cell that can be written and read again: names of one line, values that JSON can hold.
+
+    Raises:
+        UsageError: If it could not.
+    """
+    try:
+        cell = Cell(**facts)
+        msgspec.convert(msgspec.to_builtins(cell), Cell)
+    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        where = f"{facts['method']} on {facts['dataset']}"
+        raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
+    return cell
 
 
 def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:
@@ -217,9 +235,13 @@ def _label(name: str, cls: type, options: Mapping[str, Any], named: set[str]) ->
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, Base):  # its options are filled in: those that are not the defaults tell two bases apart
+        usual = resolve(value.name, methods.get(value.name), {}, value.name)
+        value = replace(value, options={k: v for k, v in value.options.items() if v != usual[k]})
     value = plain(value)
     if isinstance(value, dict):
-        return value["name"]
+        own = ";".join(f"{k}={v}" for k, v in value.items() if k != "name")
+        return f"{value['name']}:{own}" if own else value["name"]
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

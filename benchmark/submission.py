@@ -118,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
 def against_manifest(folder: Path, manifest: Manifest) -> dict[str, str]:
     """File -> how it is not the one that was submitted; nothing outside the folder is touched."""
     here = set(files(folder))
-    found = {path: "is not in the manifest" for path in here - manifest.files.keys()}
+    found = dict.fromkeys(here - manifest.files.keys(), "is not in the manifest")
     for path, digest in manifest.files.items():
         parts = PurePosixPath(path)
         if parts.is_absolute() or ".." in parts.parts:

@@ -27,6 +27,7 @@ from benchmark.errors import UsageError
 from benchmark.options import plain, resolve
 from benchmark.plan import Plan
 from benchmark.seeds import derive
+from datamodules.sources.files import write_whole
 from datamodules.spec import Task
 from leaderboard.record import Cell, Condition, Record, Tuning
 from methods.parts.search import LogUniform, Space, Uniform
@@ -114,7 +115,7 @@ def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int,
 def write(tuned: Tuned, path: Path) -> None:
     """Write the choices, readable and complete."""
     raw = {"digest": tuned.digest, **msgspec.to_builtins(tuned)}
-    path.write_text(tomli_w.dumps(raw), encoding="utf-8")
+    write_whole(path, tomli_w.dumps(raw).encode())
 
 
 def read(path: Path) -> Tuned:
@@ -127,7 +128,7 @@ def read(path: Path) -> Tuned:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         digest = raw.pop("digest", None)
         tuned = msgspec.convert(raw, Tuned)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of TOML, of Unicode, and what is no choice
         raise UsageError(f"{path} is no file of `polymodal tune`: {error}") from None
     if tuned.digest != digest:
         raise UsageError(

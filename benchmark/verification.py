@@ -125,7 +125,9 @@ def _against_plan(cell: Cell, planned: Planned) -> Iterator[str]:
     """How a cell differs from what the matrix plans."""
     twin = planned.get((cell.label, cell.dataset, cell.seed))
     if twin is None and cell.tuning is not None:  # an option that was tuned is in the label
-        fits = [c for (_, d, s), c in planned.items() if (d, s) == (cell.dataset, cell.seed) and c.method == cell.method]
+        fits = [
+            c for (_, d, s), c in planned.items() if (d, s) == (cell.dataset, cell.seed) and c.method == cell.method
+        ]
         twin = fits[0] if len(fits) == 1 else None
     if twin is None:
         yield f"the matrix has no cell of {cell.label} on {cell.dataset} with seed {cell.seed}"

@@ -159,7 +159,7 @@ class Batches:
     def _shuffled(self) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed((self.seed + 0x9E3779B9 * self.epoch) % 2**63)
         self.epoch += 1
-        order = torch.randperm(self.rows, generator=generator)
+        order = self.order(generator)
         rank, world = _rank_and_world()
         size = min(self.rows, self.batch_size)
         if size % world:
@@ -167,6 +167,10 @@ class Batches:
         for i in range(len(self)):
             index = order[i * self.batch_size : (i + 1) * self.batch_size]
             yield self.take(index if world == 1 else index.tensor_split(world)[rank])
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The rows of one epoch; every rank draws the same."""
+        return torch.randperm(self.rows, generator=generator)
 
     def _in_order(self) -> Iterator[Batch]:
         for start in self._starts():
@@ -271,6 +275,13 @@ class DataModule(LightningDataModule, ABC):
         if not words and self.task.modalities[self.task.names.index(modality)].kind != "text":
             return ""
         return " ".join(words[token] if words else str(token) for token in value.tolist() if token)
+
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        """Where in an image what is asked about is, if that is known: modality -> `[N, H, W]` bool.
+
+        For the audit of attention; no method sees it.
+        """
+        return {}
 
     def skeleton(self, modality: str, value: Tensor) -> Skeleton | None:
         """A value of a modality as joints and bones, for people to look at; None if it is no body in motion."""

@@ -98,6 +98,10 @@ class Registry:
             raise KeyError(self.unknown(name))
         return self._loaded[name]
 
+    def classes(self) -> dict[str, type]:
+        """What has been imported so far, by name."""
+        return dict(self._loaded)
+
     def installed(self) -> tuple[str, ...]:
         """The names that installed packages register."""
         return tuple(self._installed())
@@ -184,6 +188,9 @@ def load_plugin(path: str | Path) -> ModuleType:
     name = f"{_PLUGIN}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(path) and module.__name__ != "__main__":
+            return module  # imported by the user's own code, so what it registers is registered
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"plugin {path} is not a Python file")

@@ -10,6 +10,7 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from leaderboard.merge import BoardError, Evidence
 from leaderboard.moderated import Summary, summarise
 from leaderboard.record import Condition, Record
 from leaderboard.store import Store
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _FROZEN = {"clean": "clean", "robust": "drop"}  # kind of difference -> the measure it is of; the others are of no board
 
@@ -67,6 +71,15 @@ class Comparison:
     differences: tuple[Difference, ...]
     rows: tuple[RowDifference, ...]
     notes: tuple[str, ...]
+
+    def frame(self) -> DataFrame:
+        """A row per difference."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(d) for d in self.differences])
+
+    def _repr_html_(self) -> str:
+        return self.frame().to_html(index=False)
 
     def tally(self, kind: str) -> dict[Verdict, int]:
         """Wins, ties and losses of A among the differences of a kind."""

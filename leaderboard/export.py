@@ -68,6 +68,7 @@ COLUMNS = pa.schema(
         "training": pa.string(),  # JSON, without what happened in each epoch
         "provenance": pa.string(),  # JSON
         "error": pa.string(),  # JSON
+        "more": pa.string(),  # JSON, what else a record says
         "lines": pa.list_(_LINE),  # with the first seed
     }
 )
@@ -203,6 +204,7 @@ def _row(record: Record, setting: str, lines: dict[tuple[str, str, str], dict[st
         "training": _json(training),
         "provenance": _json(record.provenance),
         "error": None if record.error is None else _json(record.error),
+        "more": _json({name: getattr(record, name) for name in _MORE}),
         "lines": [{"key": name, **line._asdict()} for name, line in own.items()],
     }
 
@@ -321,6 +323,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         cost=dict(row["cost"]),
         provenance=msgspec.json.decode(row["provenance"]),
         error=None if row["error"] is None else _ERROR.decode(row["error"]),
+        **_more(row["more"]),
     )
 
 
@@ -355,5 +358,15 @@ def _conditions(text: str) -> tuple[Condition, ...]:
     return msgspec.json.decode(text, type=tuple[Condition, ...])
 
 
+@lru_cache(maxsize=1024)
+def _more(text: str) -> dict[str, Any]:
+    found = msgspec.json.decode(text)
+    if found.keys() != set(_MORE):
+        raise InvalidExport(f"says other things of a cell ({', '.join(sorted(found))}) than {', '.join(_MORE)}")
+    return found
+
+
+# Whatever a record may come to say of a cell as a whole goes with it.
+_MORE = sorted({*Record.__struct_fields__} - {*COLUMNS.names, "cell", "conditions", "schema", "predictions"})
 _TRAINING = msgspec.json.Decoder(tuple[Fitted, ...])
 _ERROR = msgspec.json.Decoder(Failure)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
 from leaderboard.beside import Shadowed, admit
+from leaderboard.outcomes import Given
 from leaderboard.record import Record
+from leaderboard.rows import Source
 from leaderboard.store import Reading, Store
 from leaderboard.variance_prior import Priors
 
 if TYPE_CHECKING:
     from leaderboard.export import Export
-    from leaderboard.outcomes import Source
+
+CONTROL = "concat"
 
 
 class BoardError(ValueError):
@@ -36,6 +39,7 @@ class Evidence:
         not_applicable: (label, dataset) -> why the method was not run there.
         priors: Of the variance over seeds, frozen with reference results; where there are none they are fitted to the
             methods of the board.
+        control: Label of the method that all are compared with.
     """
 
     records: tuple[Record, ...]
@@ -44,6 +48,7 @@ class Evidence:
     notes: tuple[str, ...]
     not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     priors: Priors = field(default_factory=dict)
+    control: str = CONTROL
 
 
 def gather(
@@ -52,6 +57,7 @@ def gather(
     skip_invalid: bool = False,
     setting: Setting | None = None,
     beside: Sequence[str | Path] = (),
+    cells: Collection[str] | None = None,
 ) -> Evidence:
     """Read and merge results.
 
@@ -62,11 +68,13 @@ def gather(
         setting: Methods at their defaults, or tuned; None: the defaults, unless all are tuned.
         beside: Published exports that `sources` are to stand beside: what was not measured as they were is set aside,
             and the variance that is usual over seeds is theirs.
+        cells: Only these of `sources`; None: all.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
     found, reasons, notes = _read(sources, skip_invalid)
+    found = [pair for pair in found if cells is None or pair[0].cell.id in cells]
     priors: Priors = {}
     exports: list[Export] = []
     if beside:
@@ -79,6 +87,7 @@ def gather(
     if found and beside:
         shown = "default" if found[0][0].cell.tuning is None else "tuned"
         priors = {d: own for export in exports for d, own in export.priors(shown, "plain").items()}
+    control = _control(found)
     found, more = _one_version(found, datasets)
     notes += more
     chosen, more = _one_configuration(found)
@@ -87,11 +96,18 @@ def gather(
     failed = tuple(r for r, _ in chosen if r.status == "failed")
     if not records and not failed:
         raise BoardError(f"no records in {_names(sources)}. Run `polymodal run` first, or name the results folder.")
-    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes), reasons, priors)
+    stores = {r.cell.id: source for r, source in chosen}
+    return Evidence(records, failed, stores, tuple(notes), reasons, priors, control)
 
 
-Found = list[tuple[Record, "Source"]]
+Found = list[tuple[Record, Source]]
 Setting = Literal["default", "tuned"]
+
+
+def _control(found: Found) -> str:
+    """The method all are compared with: `concat`; in a table of other methods, its first."""
+    labels = [r.cell.label for r, source in found if isinstance(source, Given)]
+    return labels[0] if labels and all(r.cell.label != CONTROL for r, _ in found) else CONTROL
 
 
 def _read(sources: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, dict[tuple[str, str], str], list[str]]:
@@ -129,7 +145,7 @@ def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
     """A folder, an export or a table: where its rows are, its records, and why methods were not run."""
     if path.is_dir():
         store = Store(path)
-        return store, store.scan(), not_applicable.read(path)
+        return store, _trusted(store), not_applicable.read(path)
     if path.suffix == ".parquet" and path.is_file():
         export = _export(path)
         return export.kept, Reading(export.records, ()), export.reasons
@@ -142,6 +158,13 @@ def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
         f"no results folder {path}. Run `polymodal run` first, or name a results folder, an export (.parquet) or a "
         "table of scores (.csv)."
     )
+
+
+def _trusted(store: Store) -> Reading:
+    """The records of a folder, by the code of `validate`: nothing it refuses is on a board."""
+    refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
+    records = tuple(record for record in store.scan().records if record.cell.id not in refused)
+    return Reading(records, tuple((v.path, v.problem) for v in refused.values()))
 
 
 def _export(path: Path) -> Export:

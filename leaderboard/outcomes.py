@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,15 +27,6 @@ STEPS = 127  # of what a group adds, on either side of 0: rounding adds less tha
 
 Weightings = Mapping[str, Mapping[str, float]]
 """Measure -> condition id -> weight."""
-
-
-class Source(Protocol):
-    """Where the rows of cells are known from."""
-
-    @property
-    def folder(self) -> Path:
-        """Where that is, for people."""
-        ...
 
 
 class Packed(NamedTuple):

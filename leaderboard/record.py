@@ -12,7 +12,9 @@ from msgspec import Meta, Struct
 
 SCHEMA = 2
 
-Numbers = dict[str, float]
+# A name is one line of text: no escape sequence, no turning of the reading direction, no page of it.
+Name = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z", max_length=1000)]
+Numbers = dict[Name, float]
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
 Fill = Literal["zero", "mean", "mask"]
 Natural = Annotated[int, Meta(ge=0)]
@@ -26,10 +28,10 @@ class Condition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     """What is done to the test rows: nothing, or as `modality`, `corruption`, `severity`, `absent` and `rate` say."""
 
     kind: Kind
-    modality: str | None = None
-    corruption: str | None = None
+    modality: Name | None = None
+    corruption: Name | None = None
     severity: Natural = 0
-    absent: tuple[str, ...] = ()
+    absent: tuple[Name, ...] = ()
     rate: float | None = None
 
     @property
@@ -88,7 +90,7 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
         scores: None for a trial that failed.
     """
 
-    digest: str
+    digest: Name
     trial: Natural
     scores: tuple[float | None, ...]
 
@@ -111,27 +113,27 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
         protocol: Digest of the code that trains and scores all methods alike, and of the dataset's.
     """
 
-    method: str
-    label: str
-    family: str
+    method: Name
+    label: Name
+    family: Name
     track: Literal["plain", "augmented"]
-    options: dict[str, Any]
-    dataset: str
-    dataset_version: str
-    dataset_options: dict[str, Any]
+    options: dict[Name, Any]
+    dataset: Name
+    dataset_version: Name
+    dataset_options: dict[Name, Any]
     seed: Natural
-    recipe: dict[str, Any]
+    recipe: dict[Name, Any]
     trainer: dict[str, Any]
     conditions: tuple[Condition, ...]
-    corruptions: dict[str, str]
-    modalities: tuple[str, ...]
-    target: str
-    metric: str
+    corruptions: dict[Name, Name]
+    modalities: tuple[Name, ...]
+    target: Name
+    metric: Name
     higher_is_better: bool
     bayes: float | None
     parameters: Natural
-    source: str
-    protocol: str
+    source: Name
+    protocol: Name
     split: Literal["test", "val"] = "test"
     tuning: Tuning | None = None
     inputs: tuple[str, ...] = ()
@@ -171,13 +173,13 @@ class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
         score: The task's metric on validation rows, in the epoch whose weights were kept.
     """
 
-    name: str
+    name: Name
     seconds: float
     epochs: Natural = 0
     steps: Natural = 0
     best_epoch: int | None = None
     best_score: float | None = None
-    monitor: str = ""
+    monitor: Name = ""
     history: tuple[dict[str, float | None], ...] = ()
     cap: Natural = 0
     batch_size: Natural = 0
@@ -194,7 +196,7 @@ class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a cell failed."""
 
-    type: str
+    type: Name
     message: str
     traceback: str = ""
 
@@ -211,7 +213,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
         summary: Numbers measured once per cell (held-out correlations, collapse).
         training: One entry per stage.
-        cost: Parameters, seconds, memory, latency.
+        cost: Parameters (all, and those some stage fits by gradient), seconds, latency, and memory: `peak_memory_mb` is
+            what the cell took above the `held_memory_mb` that its process held before, data and libraries.
         provenance: Versions, revision, hardware: facts that do not identify the cell.
     """
 
@@ -223,11 +226,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     rows: Natural = 0
     conditions: tuple[Measured, ...] = ()
     fill: Fill | None = None
-    predictions: str = ""
+    predictions: Name = ""
     summary: Numbers = {}
     training: tuple[Fitted, ...] = ()
     cost: Numbers = {}
-    provenance: dict[str, Any] = {}
+    provenance: dict[Name, Any] = {}
     error: Failure | None = None
 
     @property
@@ -275,6 +278,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                     "the folder with the version that wrote it"
                 )
             record = _RECORD.decode(text)
+            _check_depth([record.provenance, *(getattr(record.cell, name) for name in _OPEN)])
         except msgspec.ValidationError as error:
             raise InvalidRecord(f"not a Polymodal record: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -307,10 +311,21 @@ def finite(numbers: Mapping[str, float]) -> Numbers:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
+def _check_depth(value: Any, left: int = 20) -> None:
+    """Raise InvalidRecord for plain data in which what walks it could get lost."""
+    if not isinstance(value, list | dict):
+        return
+    if not left:
+        raise InvalidRecord("not a Polymodal record: nested too deeply")
+    for part in value.values() if isinstance(value, dict) else value:
+        _check_depth(part, left - 1)
+
+
 class _Head(Struct):
     schema: Any = None
 
 
+_OPEN = ("options", "dataset_options", "recipe", "trainer")  # of a cell, whatever their owners say
 # Typed decoding in C: a board of 10,000 records is read in seconds.
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)

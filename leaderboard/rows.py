@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,22 @@ from leaderboard.store import Store
 Floats = NDArray[np.float64]
 
 
-def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+class Source(Protocol):
+    """Where the rows of cells are known from: a results folder, an export, a table."""
+
+    @property
+    def folder(self) -> Path:
+        """Where that is, for people."""
+        ...
+
+
+def arrays(store: Source, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Targets `[N, ...]` and predictions `[conditions, N, ...]` in the order of the split's rows.
 
     Returns:
         None when predictions were not kept in a form that can be resampled.
     """
-    if not scores.supported(record.cell.metric):
+    if not isinstance(store, Store) or not scores.supported(record.cell.metric):
         return None
     try:
         names = [f"pred:{name}" for name in conditions]
@@ -30,23 +39,25 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
         order = np.argsort(stored["row"], kind="stable")
         target = stored["target"][order]
         pred = np.stack([stored[name][order] for name in names])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError):
         return None
     if record.cell.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
         return None  # Embeddings: a row's hit depends on which other rows were drawn.
     return target, pred
 
 
-def groups(store: Store, record: Record) -> NDArray[Any] | None:
+def groups(store: Source, record: Record) -> NDArray[Any] | None:
     """The source of each row, in the order of the split's rows; None where rows are independent, or nothing is kept."""
+    if not isinstance(store, Store):
+        return None
     try:
         stored = store.predictions(record.cell.id, {"row", "group"})
         return stored["group"][np.argsort(stored["row"], kind="stable")]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError):
         return None
 
 
-def contributions(store: Store, record: Record, weights: Mapping[str, float]) -> Floats | None:
+def contributions(store: Source, record: Record, weights: Mapping[str, float]) -> Floats | None:
     """Per row, what it adds to the weighted mean of the scores under these conditions.
 
     Args:
@@ -61,7 +72,7 @@ def contributions(store: Store, record: Record, weights: Mapping[str, float]) ->
     return None if found is None else found[0]
 
 
-def several(store: Store, record: Record, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
+def several(store: Source, record: Record, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
     """`contributions` to several weighted means `[weightings, N]`, the file read once."""
     names = list(dict.fromkeys(name for weights in weightings for name in weights))
     found = arrays(store, record, names)

@@ -106,7 +106,11 @@ class Wrapper(Method):
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         base = cls.chosen_base(options)
-        return methods.get(base.name).applies_to(task, base.options)
+        if reason := methods.get(base.name).applies_to(task, base.options):
+            return reason
+        if any(p.requires_grad for p in cls._sketch(task, options).parameters()):
+            return None
+        return f"needs a base that learns by gradient, and {cls._named(options)} is solved for"
 
     @classmethod
     def needs_plain_training(cls, task: Task, options: Mapping[str, Any]) -> str | None:

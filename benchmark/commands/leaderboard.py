@@ -17,7 +17,7 @@ HELP = "rank methods from results folders"
 
 FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
 LEAGUES = ("vectors", "tokens", "same-shaped images", "retrieval", "interactions")
-VIEWS = ("overview", "clean", "robust", "missing", "cost")
+VIEWS = ("overview", "clean", "robust", "missing", "audit", "cost")
 EXAMPLE = """examples:
   polymodal leaderboard                              the table, and leaderboard.{md,csv,html} in results/leaderboard
   polymodal leaderboard mine theirs --slice robust   two results folders merged, the robust columns

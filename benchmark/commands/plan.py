@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         _write(script(arguments, len(plan.cells), arguments.per_task, devices), arguments.output)
         return 0
     store = Store(arguments.results)
-    done = {cell.id: record for cell in plan.cells if (record := store.done(cell.id)) is not None}
+    settled = sorted(store.settled([cell.id for cell in plan.cells]))
+    done = {cell: record for cell in settled if (record := store.read(cell)) is not None}
     if arguments.format == "json":
         _write(json.dumps(_as_json(plan, done), indent=1) + "\n", arguments.output)
     else:

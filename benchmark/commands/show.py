@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_json, add_results
+from benchmark.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,16 +77,16 @@ def _show(record: Record, console: Console) -> None:
 
     cell, error = record.cell, record.error
     console.print(f"[bold]{escape(cell.label)}[/bold] on {escape(cell.dataset)}, seed {cell.seed} ({cell.track})")
-    console.print(f"cell {cell.id}, finished {escape(str(record.provenance.get('finished')))}")
+    console.print(f"cell {cell.id}, finished {escape(printable(record.provenance.get('finished'), 100))}")
     if cell.options:
-        console.print(escape(f"options {cell.options}"))
+        console.print(escape(printable(f"options {cell.options}")))
     if error is not None:
-        console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(error.message)}")
-        console.print(escape(error.traceback))
+        console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(printable(error.message))}")
+        console.print(escape(printable(error.traceback, limit=100_000)))
         return
     known = {"trivial": record.trivial, "best possible": cell.bayes}
     limits = ", ".join(f"{name} {value:.4f}" for name, value in known.items() if value is not None)
-    console.print(f"{cell.metric} {record.clean:.4f} on {record.rows:,} rows ({limits})")
+    console.print(f"{escape(cell.metric)} {record.clean:.4f} on {record.rows:,} rows ({limits})")
     console.print(_conditions(record))
     for stage in record.training:
         console.print(
@@ -94,7 +95,7 @@ def _show(record: Record, console: Console) -> None:
         )
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:
-            console.print(f"{title}: {_numbers(values)}")
+            console.print(escape(f"{title}: {_numbers(values)}"))
 
 
 def _conditions(record: Record) -> Table:
@@ -111,7 +112,7 @@ def _conditions(record: Record) -> Table:
     table = Table()
     table.add_column("condition", overflow="fold")  # names that are cut off look alike
     for name in (record.cell.metric, *shown):
-        table.add_column(name)
+        table.add_column(escape(name))
     for c, *rest in zip(record.conditions, *shown.values(), strict=True):
         table.add_row(escape(c.id), f"{c.score:.4f}", *map(escape, rest))
     return table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ EXAMPLE = """examples:
 Words become categories, empty cells are filled in and flagged, both by training rows. What was assumed is written as a
 matrix file: edit it and go on with `polymodal run`.
 """
+SEEDS = 3
 _TABLES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zip", ".xz", ".bz2")
 
 
@@ -37,9 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "A..B is a range")  # fmt: skip
     parser.add_argument("--metric", metavar="NAME", default="", help="accuracy, f1, auroc, .. (default: one that sees "
                         "small classes)")  # fmt: skip
-    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="runs of each method (default: 3)")
+    parser.add_argument("--seeds", type=at_least(1), metavar="N",
+                        help=f"runs of each method (default: {SEEDS}; for a method of yours 2)")  # fmt: skip
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="where to write the options (default: STEM.toml)")
-    parser.add_argument("--results", metavar="DIR", help="folder of the records (default: results/try-STEM)")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of the records (default: results/try-STEM; of a method: results)"
+    )
     parser.add_argument("--look", action="store_true", help="say what would be assumed, write the matrix, run nothing")
     add_plugins(parser)
     add_execution(parser)
@@ -56,7 +59,9 @@ def group(text: str) -> tuple[str, list[str]]:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.file.suffix == ".py":
-        return import_module("benchmark.commands.try_method").run(arguments)
+        from benchmark.commands.try_method import run as try_method
+
+        return try_method(arguments)
     if not arguments.file.exists():
         raise FileNotFoundError(f"there is nothing at {arguments.file}")
     guess = _guess(arguments)
@@ -99,7 +104,7 @@ def _try(arguments: argparse.Namespace, guess: Guess) -> int:
     task = data.task
     for note in data.notes:
         print(note.partition(": ")[2])
-    raw = matrix_of(guess, task, len(data.splits["train"].target), arguments.seeds)
+    raw = matrix_of(guess, task, len(data.splits["train"].target), arguments.seeds or SEEDS)
     raw["datasets"][0] |= metric
     recipe = raw["recipe"]
     print(

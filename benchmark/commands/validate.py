@@ -7,9 +7,10 @@ import json
 import sys
 
 from benchmark.arguments import add_folders, add_json, folders_of
+from benchmark.errors import printable
 
 NAME = "validate"
-HELP = "Check every record of results folders against the schema, and that its predictions are there."
+HELP = "Check every record of results folders: against the schema, and that its predictions give its scores."
 EXAMPLE = """examples:
   polymodal validate
   polymodal validate results other/results --json
@@ -38,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"valid": valid, "failed": failed, "invalid": findings}, indent=1))
     else:
         for finding in findings:
-            print(f"{finding['file']}: {finding['problem']}", file=sys.stderr)
+            print(printable(f"{finding['file']}: {finding['problem']}"), file=sys.stderr)
         print(f"{valid} valid, {failed} failed cells, {len(findings)} invalid")
     return 1 if findings else 0

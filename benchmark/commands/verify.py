@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     found = verify(args.folder, args.matrix, args.rerun, args.seed, published)
     if args.json:
         cells = [{"cell": v.cell, "problems": list(v.problems), "rerun": v.cell in found.rerun} for v in found.cells]
-        print(json.dumps({"accepted": found.accepted, "cells": cells, "problems": list(found.folder_problems)}, indent=1))
+        said = {"accepted": found.accepted, "cells": cells, "problems": list(found.folder_problems)}
+        print(json.dumps(said, indent=1))
         return int(not found.accepted)
     for verdict in found.cells:
         again = ", trained again" if verdict.cell in found.rerun else ""

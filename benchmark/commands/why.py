@@ -10,7 +10,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import add_board, add_data, add_folders, at_least, folders_of, use_data
+from benchmark.arguments import (
+    RESULTS,
+    add_board,
+    add_data,
+    add_folders,
+    add_published,
+    at_least,
+    folders_of,
+    sources_of,
+    use_data,
+)
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
@@ -21,7 +31,7 @@ HELP = "Say why one method beats another: where they differ, the rows drawn, how
 EXAMPLE = """examples:
   polymodal why gated concat
   polymodal why my_fusion concat --dataset digit_halves --rows 12
-  polymodal why my_fusion concat --results mine --results theirs --plugin my_fusion.py
+  polymodal why my_fusion concat --with reference     yours and a published one
 """
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width">
@@ -41,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of page and pictures [results/why]")
     add_data(parser)
     add_board(parser)
+    add_published(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,15 +61,15 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.reasons import sentences
 
     use_data(args)
-    folders = folders_of(args)
-    evidence = gather(folders, args.dataset, args.skip_invalid, args.setting)
+    sources, beside = sources_of(args, folders_of(args))
+    evidence = gather(sources, args.dataset, args.skip_invalid, args.setting, beside)
     found = compare(evidence, args.a, args.b)
     said = [*sentences(found, evidence), *(f"Note: {note}." for note in found.notes)]
-    folder = args.output or folders[0] / "why"
+    folder = args.output or (sources[0] if sources[0].is_dir() else Path(RESULTS)) / "why"
     pictures: list[Path] = []
     for dataset in dict.fromkeys(d.dataset for d in found.differences):
         more, drawn = _look(evidence, args, dataset, folder)
-        said += [*more, *_profile(folders, dataset)]
+        said += [*more, *_profile(sources, dataset)]
         pictures += drawn
     print("\n".join(said))
     print(f"Page: {_write_page(f'{args.a} against {args.b}', said, pictures, folder)}")

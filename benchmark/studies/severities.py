@@ -2,7 +2,8 @@
 
 `unimodal` is trained on four fifths of the training split (groups of rows stay whole), and its score on the last fifth,
 chance-normalised, is measured along the parameter of each corruption. Where a modality alone is at chance, `concat` is
-trained and the modality corrupted beside clean others. Validation rows only stop the training; test rows are not
+trained, the modality is corrupted beside clean others, and what counts is the part of the score that it loses with the
+modality of other rows. Validation rows only stop the training; test rows are not
 touched. A corruption that cannot do it, because its strongest sensible value takes less than half or because the score
 falls off a cliff between two values, is left out with its reason. Writes `OUT/<dataset>.toml`; those that all results
 are made with are in `datamodules/corruptions/calibrated`.
@@ -54,11 +55,11 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "pixelate": (0.9, 0.08, True),
     },
     "sequence": {
-        "snr_noise": (30, -15, False),
+        "frame_noise": (30, -15, False),
         "time_mask": (0.05, 0.8, False),
         "frame_drop": (0.05, 0.9, False),
         "time_shift": (0.03, 0.35, False),
-        "gain": (1, 24, False),
+        "frame_gain": (1, 24, False),
     },
     "vector": {
         "gaussian_noise": (0.1, 5, True),
@@ -139,7 +140,8 @@ def calibrate(dataset: str, seeds: int) -> Iterator[str]:
     for modality in datamodule.task.modalities:
         reference = Reference(datamodule, modality, seeds)
         found = [find(reference, name, *limits) for name, limits in LIMITS[modality.kind].items()]
-        yield f"\n[{modality.name}] # clean score of {reference.told}: {reference.clean:.2f}"
+        without = f", {reference.floor:.2f} with the modality of other rows" if reference.told == "concat" else ""
+        yield f"\n[{modality.name}] # clean score of {reference.told}: {reference.clean:.2f}{without}"
         yield f"kind = {json.dumps(modality.kind)}\nshape = {list(modality.shape)}"
         yield f"\n[{modality.name}.severities]"
         for c in found:
@@ -153,8 +155,9 @@ def calibrate(dataset: str, seeds: int) -> Iterator[str]:
 
 def find(reference: Reference, name: str, weak: float, strong: float, ratio: bool) -> Calibration:
     """Five severities of a corruption, or why there are none."""
-    if reference.clean < CHANCE:
-        return Calibration(name, why=f"{reference.told} scores {reference.clean:.2f}: there is nothing to lose")
+    if reference.clean - reference.floor < CHANCE:
+        lost = reference.clean - reference.floor
+        return Calibration(name, why=f"{reference.told} can lose {lost:.2f} of its score at most")
     space = np.geomspace if ratio else np.linspace
     curve = [(float(p), reference.kept(name, float(p))) for p in space(weak, strong, POINTS)]
     if curve[-1][1] > 1 - LEVELS / 10 + SLACK / 2:
@@ -200,6 +203,7 @@ class Reference:
 
     Attributes:
         clean: Chance-normalised score, mean over seeds.
+        floor: What is left of it when the modality says nothing.
         told: What was trained.
     """
 
@@ -208,11 +212,11 @@ class Reference:
         self.task = datamodule.task
         self.told = "unimodal"
         self.methods = self._train()
-        self.clean = self.score()
+        self.clean, self.floor = self.score(), 0.0
         if self.clean < CHANCE:
             self.told = "concat"
             self.methods = self._train()
-            self.clean = self.score()
+            self.clean, self.floor = self.score(), self.score("misaligned", 1.0)
 
     def _train(self) -> list[Method]:
         trained: list[Method] = []
@@ -228,8 +232,8 @@ class Reference:
         return trained
 
     def kept(self, corruption: str, parameter: float) -> float:
-        """The share of the clean score that is left."""
-        return self.score(corruption, parameter) / self.clean
+        """The share of what the modality gives to the clean score that is left."""
+        return (self.score(corruption, parameter) - self.floor) / (self.clean - self.floor)
 
     @torch.inference_mode()
     def score(self, corruption: str = "", parameter: float = 0.0) -> float:
@@ -239,17 +243,25 @@ class Reference:
         for batch in self.datamodule.ordered("test"):
             inputs = dict(batch.inputs)
             if corruption:
-                inputs[self.modality.name] = _corrupted(batch, self.task, self.modality, corruption, parameter)
+                inputs[self.modality.name] = self._corrupted(batch, corruption, parameter)
             for method, own in zip(self.methods, predicted, strict=True):
                 own.append(self.task.goal.prediction(method(inputs, batch.present)))
         trivial = self.task.goal.trivial(splits["train"].target, splits["test"].target)
         scores = [self.task.goal.evaluate(torch.cat(own), splits["test"].target)[self.task.metric] for own in predicted]
         return float(np.mean([normalise(s, trivial, higher_is_better(self.task.metric)) for s in scores]))
 
-
-def _corrupted(batch: Batch, task: Task, modality: Modality, name: str, parameter: float) -> torch.Tensor:
-    key = corruption_key(task.name, task.version, "train", modality.name, name)
-    return apply(batch.inputs[modality.name], batch.row, name=name, parameter=parameter, key=key, modality=modality)
+    def _corrupted(self, batch: Batch, name: str, parameter: float) -> torch.Tensor:
+        modality = self.modality
+        key = corruption_key(self.task.name, self.task.version, "train", modality.name, name)
+        return apply(
+            batch.inputs[modality.name],
+            batch.row,
+            name=name,
+            parameter=parameter,
+            key=key,
+            modality=modality,
+            split=self.datamodule.splits["test"].inputs[modality.name],  # pyright: ignore[reportArgumentType] - indexed alike
+        )
 
 
 def _rows(split: Split, rows: torch.Tensor) -> Split:

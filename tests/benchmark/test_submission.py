@@ -126,7 +126,9 @@ def test_an_edited_score_is_named(check: Callable[..., Verification], submission
     path.write_text(json.dumps(whole))
     assert "its hash is another" in problems(check())
     rewrite_manifest(submission)
-    assert f"{record.cell.id}: condition clean: the record says accuracy 0.99, its predictions give" in problems(check())
+    assert f"{record.cell.id}: condition clean: the record says accuracy 0.99, its predictions give" in problems(
+        check()
+    )
 
 
 def test_two_swapped_prediction_files_are_named(check: Callable[..., Verification], submission: Path) -> None:
@@ -138,9 +140,7 @@ def test_two_swapped_prediction_files_are_named(check: Callable[..., Verificatio
     assert problems(check()).count("predictions are not those the record was written with") == 2
 
 
-def test_predictions_that_do_not_give_the_score_are_named(
-    check: Callable[..., Verification], submission: Path
-) -> None:
+def test_predictions_that_do_not_give_the_score_are_named(check: Callable[..., Verification], submission: Path) -> None:
     record = records(submission)[0]
     store = Store(submission / "records")
     predictions = store.predictions(record.cell.id)
@@ -174,9 +174,7 @@ def test_a_copied_record_is_named(check: Callable[..., Verification], submission
     assert f"{second.cell.id}: has the predictions of {first.cell.id}: a copied record" in problems(check())
 
 
-def test_a_record_copied_from_the_published_ones_is_named(
-    check: Callable[..., Verification], submission: Path
-) -> None:
+def test_a_record_copied_from_the_published_ones_is_named(check: Callable[..., Verification], submission: Path) -> None:
     record = records(submission)[0]
     theirs = changed(record, method="concat", label="concat")
     said = problems(check(published=[theirs]))

@@ -61,9 +61,7 @@ def test_the_board_of_an_export_is_that_of_the_records(
     assert as_printed(capsys, file, "--format", format) == as_printed(capsys, results, "--format", format)
 
 
-def test_tuned_results_are_in_the_same_file(
-    results: Path, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tuned_results_are_in_the_same_file(results: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = [as_printed(capsys, source, "--format", "csv", "--setting", "tuned") for source in (file, results)]
     assert shown[0] == shown[1] and "concat" in shown[0] and "gated" not in shown[0]
 
@@ -109,7 +107,7 @@ def test_a_table_reads_it_as_any_parquet(file: Path) -> None:
 def test_a_truncated_file_is_refused(file: Path, share: float) -> None:
     content = file.read_bytes()
     file.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(InvalidExport, match="truncated|no parquet"):
+    with pytest.raises(InvalidExport, match=r"truncated|no parquet"):
         read(file)
 
 
@@ -144,7 +142,7 @@ def resealed(content: bytes, old: bytes, new: bytes) -> bytes:
 
 def test_another_version_is_named(file: Path) -> None:
     file.write_bytes(resealed(file.read_bytes(), b'"format":1', b'"format":9'))
-    with pytest.raises(InvalidExport, match="is of format 9 .* this version reads format 1"):
+    with pytest.raises(InvalidExport, match=r"is of format 9 .* this version reads format 1"):
         read(file)
 
 
@@ -164,7 +162,7 @@ def test_a_cell_that_is_not_the_one_it_names_is_refused(file: Path, tmp_path: Pa
     swapped = opened.set_column(0, "id", pa.array(ids)).cast(export.COLUMNS)
     about = export.About(export.FORMAT, export.RECORD, {}, [], {})
     (tmp_path / "swapped.parquet").write_bytes(export._sealed(swapped, about))
-    with pytest.raises(InvalidExport, match="names a cell .*, what it describes is"):
+    with pytest.raises(InvalidExport, match=r"names a cell .*, what it describes is"):
         read(tmp_path / "swapped.parquet")
 
 

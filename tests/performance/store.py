@@ -47,7 +47,7 @@ def fill(folder: Path) -> Store:
     history = [{"val/accuracy": x, "val/loss": 1 - x, "train/loss": 1 - x} for x in rng.random(30).tolist()]
     record = make_record(
         options={"hidden": 64}, dataset="av_digits", modalities=("image", "audio"), recipe={"width": 64, "epochs": 30},
-        trivial=0.1, rows=ROWS, conditions=conditions(), training=(Fitted("train", 1.0, history=tuple(history)),),
+        rows=ROWS, conditions=conditions(), training=(Fitted("train", 1.0, history=tuple(history)),),
         provenance={"finished": "2026-01-01T00:00:00"},
     )  # fmt: skip
     target = rng.integers(0, CLASSES, ROWS)
@@ -58,13 +58,13 @@ def fill(folder: Path) -> Store:
         predicted = np.where(wrong, rng.integers(0, CLASSES, ROWS), target).astype(np.int8)
         arrays[f"pred:{condition.id}"] = predicted
         right.append(msgspec.structs.replace(condition, score=float((predicted == target).mean())))
-    record = changed(record, conditions=tuple(right))
+    record = changed(record, conditions=tuple(right), trivial=float(np.bincount(target).max() / ROWS))
     store = Store(folder)
     record = store.write(record, arrays)
     predictions = store.path(record.cell.id, ".npz").read_bytes()
     text = record.to_json()
     for i in range(RECORDS):
-        other = changed(record, seed=i)
+        other = changed(record, seed=i, cost={"train_seconds": float(i)})
         store.path(other.cell.id).write_text(other.to_json())
         store.path(other.cell.id, ".npz").write_bytes(predictions)
     sizes = len(text) / 1e3, len(predictions) / 1e3
@@ -93,7 +93,7 @@ def main() -> int:
         names = [path.stem for path in store.folder.glob("*.json")]
         missed = timed("list and check all records", lambda: len(store.scan().records))
         missed |= timed("validate, with predictions", lambda: sum(verdict.status == "ok" for verdict in store.verify()))
-        missed |= timed("what is left to run", lambda: sum(store.done(name) is not None for name in names))
+        missed |= timed("what is left to run", lambda: len(store.settled(names)))
     return int(missed)
 
 
