@@ -57,7 +57,7 @@ def test_a_raw_csv_with_words_and_gaps(here: Path, capsys: pytest.CaptureFixture
     cell = next(Path("results/try-patienten").glob("concat*-0-*.json")).stem
     assert main(["predict", cell, "patienten.csv", "--results", "results/try-patienten"]) == 0
     found = pd.read_csv("patienten_predictions.csv")
-    assert (found["prediction"] == frame["outcome"]).mean() > 0.8
+    assert np.mean(found["prediction"].to_numpy() == frame["outcome"].to_numpy()) > 0.8
 
 
 def _photo(path: Path, shape: str, rng: np.random.Generator) -> None:
