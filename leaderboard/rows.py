@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray
         order = np.argsort(stored["row"], kind="stable")
         target = stored["target"][order]
         pred = np.stack([stored[name][order] for name in names])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError):
         return None
     if record.cell.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
         return None  # Embeddings: a row's hit depends on which other rows were drawn.
@@ -42,7 +41,7 @@ def groups(store: Store, record: Record) -> NDArray[Any] | None:
     try:
         stored = store.predictions(record.cell.id, {"row", "group"})
         return stored["group"][np.argsort(stored["row"], kind="stable")]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError):
         return None
 
 

@@ -22,6 +22,7 @@ _PLAIN = (
     "accuracy", "balanced_accuracy", "correlation", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2", "vqa_accuracy",
     *sentiment_scores.ACCURACIES, *sentiment_scores.F1S,
 )  # fmt: skip
+_OVER_CLASSES = ("balanced_accuracy", "macro_f1", "micro_f1")
 
 
 def supported(metric: str) -> bool:
@@ -47,9 +48,9 @@ def score(metric: str, target: NDArray[Any], pred: NDArray[Any], multiplicity: N
     """
     if metric in ranking_scores.METRICS:
         return ranking_scores.score(metric, np.asarray(target), np.asarray(pred), multiplicity)
-    rows = _rows(metric, np.asarray(target), np.asarray(pred))  # [..., N, K]
     if multiplicity is None:
-        return _finish(metric, rows.sum(axis=-2), target)
+        return _finish(metric, _sums(metric, np.asarray(target), np.asarray(pred)), target)
+    rows = _rows(metric, np.asarray(target), np.asarray(pred))  # [..., N, K]
     weights = np.asarray(multiplicity, dtype=np.float64)
     if weights.shape[-1] != rows.shape[-2]:
         raise ValueError(f"Expected `multiplicity` to have {rows.shape[-2]} rows, but got {weights.shape[-1]}")
@@ -87,6 +88,22 @@ def contributions(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floa
     influence = np.einsum("...nk,...k->...n", rows, slope) * number
     # Exactly centred: finite differences leave a residue of 1e-9 or so.
     return value[..., None] + influence - influence.mean(axis=-1, keepdims=True)
+
+
+def _sums(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
+    """The sums of `_rows` over the rows, counted without making them where they are many."""
+    if target.ndim != 1 or pred.shape[-1:] != target.shape or metric not in ("accuracy", *_OVER_CLASSES):
+        return _rows(metric, target, pred).sum(axis=-2)
+    number = np.full((*pred.shape[:-1], 1), float(len(target)))
+    if metric == "accuracy":
+        return np.concatenate([(pred == target).sum(axis=-1, keepdims=True), number], axis=-1)
+    # Classes by their place among those that occur: a class that does not adds nothing to any sum.
+    classes, place = np.unique(np.concatenate([target, pred.reshape(-1)]), return_inverse=True)
+    actual, said = place[: len(target)], place[len(target) :].reshape(-1, len(target))
+    count = np.stack([np.stack([np.bincount(which, minlength=len(classes))
+                                for which in (one[one == actual], one, actual)]) for one in said])  # fmt: skip
+    known = count[..., classes >= 0].reshape(*pred.shape[:-1], -1)
+    return np.concatenate([known, number], axis=-1)
 
 
 def _rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:

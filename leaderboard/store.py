@@ -6,28 +6,26 @@ import contextlib
 import gc
 import hashlib
 import io
-import math
 import multiprocessing
 import os
 import re
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from filelock import FileLock
+from numpy.typing import NDArray
 
-from leaderboard import scores
+from leaderboard import bounded_npz
+from leaderboard.bounded_npz import InvalidPredictions
 from leaderboard.record import InvalidRecord, Record
+from leaderboard.trust import PREDICTED, contradiction
 
-_PREDICTED = "pred:"
-_EXPANSION = 2000  # times its size that a compressed file may hold; zip reaches about 1000
 _MANY = 1000  # records from which on several processes check them faster than one
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 
@@ -136,12 +134,15 @@ class Store:
         Args:
             cell: Its id.
             names: Only these, as far as they are there; reading one costs a tenth of a millisecond.
+
+        Raises:
+            OSError: If there is no file that can be read.
+            InvalidPredictions: If it is damaged, or claims to be larger than it can be.
         """
-        with np.load(self.path(cell, ".npz"), allow_pickle=False) as arrays:
-            if names is None:
-                return _unpacked({name: arrays[name] for name in arrays.files})
-            wanted = [name for name in arrays.files if name in names or name in ("conditions", "pred")]
-            found = _unpacked({name: arrays[name] for name in wanted})
+        content = self.path(cell, ".npz").read_bytes()
+        if names is None:
+            return _unpacked(bounded_npz.read(content))
+        found = _unpacked(bounded_npz.read(content, lambda name: name in names or name in ("conditions", "pred")))
         return {name: array for name, array in found.items() if name in names}
 
     def problem(self, record: Record) -> str | None:
@@ -150,8 +151,11 @@ class Store:
             content = self.path(record.cell.id, ".npz").read_bytes()
             if hashlib.sha256(content).hexdigest() != record.predictions:
                 return "predictions are not those the record was written with"
-            return _altered(record, _arrays(content))
-        except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+            # Probabilities are most of the bytes, and no score is made of them.
+            return contradiction(
+                record, _unpacked(bounded_npz.read(content, lambda name: not name.startswith("prob:")))
+            )
+        except (OSError, InvalidPredictions) as error:
             return f"predictions cannot be read: {error}"
 
     def scan(self) -> Reading:
@@ -235,51 +239,18 @@ def _no_garbage() -> Iterator[None]:
 
 def _packed(predictions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The predictions of all conditions as one array: a member of a zip costs as much to open as 100 kB to read."""
-    names = [name for name in predictions if name.startswith(_PREDICTED)]
+    names = [name for name in predictions if name.startswith(PREDICTED)]
     alone = {name: array for name, array in predictions.items() if name not in names}
     if len({predictions[name].shape for name in names}) != 1:
         return dict(predictions)
-    ids = [name.removeprefix(_PREDICTED) for name in names]
+    ids = [name.removeprefix(PREDICTED) for name in names]
     return {**alone, "conditions": np.array(ids), "pred": np.stack([predictions[name] for name in names])}
 
 
-def _unpacked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _unpacked(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     if "conditions" not in arrays:
         return arrays
-    ids, stacked = arrays.pop("conditions"), arrays.pop("pred")
-    return {**arrays, **{f"{_PREDICTED}{name}": one for name, one in zip(ids.tolist(), stacked, strict=True)}}
-
-
-def _arrays(content: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an `.npz`, none of which may claim to be much larger than the file."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        claimed = sum(member.file_size for member in file.infolist())
-    if claimed > _EXPANSION * len(content):
-        raise ValueError(f"{len(content)} bytes claim to hold {claimed}")
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        # Probabilities are most of the bytes, and no score is made of them.
-        return _unpacked({name: arrays[name] for name in arrays.files if not name.startswith("prob:")})
-
-
-def _altered(record: Record, arrays: Mapping[str, np.ndarray]) -> str | None:
-    """What a record says that its predictions do not give."""
-    metric, target = record.cell.metric, arrays.get("target")
-    if target is None:
-        return "predictions have no `target`"
-    if len(target) != record.rows:
-        return f"the record says {record.rows} rows, the predictions have {len(target)}"
-    predicted = []
-    for condition in record.conditions:
-        own = arrays.get(f"{_PREDICTED}{condition.id}")
-        if own is None:
-            return f"no predictions for condition {condition.id}"
-        if len(own) != len(target):
-            return f"condition {condition.id}: {len(own)} predictions for {len(target)} rows"
-        predicted.append(own)
-    if not scores.supported(metric):
-        return None
-    for condition, score in zip(record.conditions, scores.score(metric, target, np.stack(predicted)), strict=True):
-        if not math.isclose(score, condition.score, rel_tol=1e-5, abs_tol=1e-5):
-            said = f"the record says {metric} {condition.score:.6g}"
-            return f"condition {condition.id}: {said}, its predictions give {score:.6g}"
-    return None
+    ids, stacked = arrays.pop("conditions"), arrays.pop("pred", np.empty(0))
+    if ids.dtype.kind != "U" or ids.ndim != 1 or stacked.ndim < 2 or len(ids) != len(stacked):
+        raise InvalidPredictions("`conditions` does not name the predictions")
+    return {**arrays, **{f"{PREDICTED}{name}": one for name, one in zip(ids.tolist(), stacked, strict=True)}}

@@ -47,7 +47,7 @@ def fill(folder: Path) -> Store:
     history = [{"val/accuracy": x, "val/loss": 1 - x, "train/loss": 1 - x} for x in rng.random(30).tolist()]
     record = make_record(
         options={"hidden": 64}, dataset="av_digits", modalities=("image", "audio"), recipe={"width": 64, "epochs": 30},
-        trivial=0.1, rows=ROWS, conditions=conditions(), training=(Fitted("train", 1.0, history=tuple(history)),),
+        rows=ROWS, conditions=conditions(), training=(Fitted("train", 1.0, history=tuple(history)),),
         provenance={"finished": "2026-01-01T00:00:00"},
     )  # fmt: skip
     target = rng.integers(0, CLASSES, ROWS)
@@ -58,7 +58,7 @@ def fill(folder: Path) -> Store:
         predicted = np.where(wrong, rng.integers(0, CLASSES, ROWS), target).astype(np.int8)
         arrays[f"pred:{condition.id}"] = predicted
         right.append(msgspec.structs.replace(condition, score=float((predicted == target).mean())))
-    record = changed(record, conditions=tuple(right))
+    record = changed(record, conditions=tuple(right), trivial=float(np.bincount(target).max() / ROWS))
     store = Store(folder)
     record = store.write(record, arrays)
     predictions = store.path(record.cell.id, ".npz").read_bytes()

@@ -1,0 +1,100 @@
+"""Whether a record says what its predictions give, and nothing that cannot be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard import scores
+from leaderboard.record import Record
+
+PREDICTED = "pred:"
+_CHANCE = 5.0  # standard deviations by which luck may lift a score above a known optimum
+_NUMBERS = "biuf"
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def contradiction(record: Record, arrays: Arrays) -> str | None:
+    """What a record says that its predictions do not give, or that nothing could; None if it can be trusted."""
+    return _misshapen(record, arrays) or _other_scores(record, arrays) or _other_trivial(record, arrays["target"])
+
+
+def _misshapen(record: Record, arrays: Arrays) -> str | None:
+    target, row = arrays.get("target"), arrays.get("row")
+    if target is None or row is None:
+        return "predictions have no `target` or no `row`"
+    if target.ndim == 0 or len(target) != record.rows:
+        return f"the record says {record.rows} rows, the predictions have {len(target) if target.ndim else 'none'}"
+    if row.dtype.kind not in "iu" or row.ndim != 1 or not np.array_equal(np.sort(row), np.arange(len(target))):
+        return "`row` does not number the rows of the predictions"
+    for name, array in arrays.items():
+        if array.dtype.kind not in _NUMBERS and name != "group":
+            return f"`{name[:80]}` holds no numbers"
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return f"`{name[:80]}` holds numbers that are not finite"
+        if array.ndim == 0 or len(array) != len(target):
+            return f"{_named(name)}: {len(array) if array.ndim else 'no'} predictions for {len(target)} rows"
+    missing = [c.id for c in record.conditions if f"{PREDICTED}{c.id}" not in arrays]
+    return f"no predictions for condition {missing[0]}" if missing else None
+
+
+def _other_scores(record: Record, arrays: Arrays) -> str | None:
+    metric, target = record.cell.metric, arrays["target"]
+    if not scores.supported(metric):
+        return None
+    predicted = [arrays[f"{PREDICTED}{condition.id}"] for condition in record.conditions]
+    if len({one.shape for one in predicted}) != 1:
+        return "predictions of the conditions differ in shape"
+    try:
+        with np.errstate(all="ignore"):  # of predictions that are absurd, the score is absurd, and so not the record's
+            again = scores.score(metric, target, np.stack(predicted))
+    except (ValueError, IndexError, TypeError, MemoryError) as error:
+        return f"predictions do not fit {metric}: {error}"
+    for condition, score in zip(record.conditions, again, strict=True):
+        if not math.isclose(score, condition.score, rel_tol=1e-5, abs_tol=1e-5):
+            said = f"the record says {metric} {condition.score:.6g}"
+            return f"condition {condition.id}: {said}, its predictions give {score:.6g}"
+    return _too_good(record)
+
+
+def _too_good(record: Record) -> str | None:
+    best, clean = record.cell.bayes, record.clean
+    if best is None or record.cell.metric != "accuracy" or not 0 <= best <= 1:
+        return None
+    luck = _CHANCE * math.sqrt(best * (1 - best) / record.rows)
+    if clean <= best + luck + 1e-5:
+        return None
+    return (
+        f"accuracy {clean:.4f} on {record.rows} rows: the best possible is {best:.4f}, and luck gives {luck:.4f} more"
+    )
+
+
+def _other_trivial(record: Record, target: NDArray[Any]) -> str | None:
+    """The trivial predictor of a classification says one class, whichever; no other score can be its."""
+    said, metric = record.trivial, record.cell.metric
+    if said is None or record.cell.target != "multiclass" or target.dtype.kind not in "iu" or target.ndim != 1:
+        return None
+    classes, counts = np.unique(target, return_counts=True)
+    f1 = 2 * counts / (len(target) + counts)
+    by_metric = {
+        "accuracy": counts / len(target),
+        "micro_f1": counts / len(target),
+        "balanced_accuracy": np.array([1 / max(len(classes), 1)]),
+        "macro_f1": f1 / max(len(classes), 1),
+        "f1": f1[classes == 1],
+    }
+    possible = by_metric.get(metric)
+    # 0 is the score of a class that no row is of.
+    if possible is None or np.isclose(said, [*possible, 0.0], rtol=1e-5, atol=1e-5).any():
+        return None
+    return f"trivial {metric} {said:.6g}: no class, said of every row, has it"
+
+
+def _named(name: str) -> str:
+    own = name.removeprefix(PREDICTED)
+    return f"condition {own}" if own != name else f"`{name[:80]}`"
