@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
+from leaderboard.light import Lighten
 from leaderboard.record import Record
 from leaderboard.store import Store
 from leaderboard.variance_prior import Priors
@@ -46,6 +47,7 @@ def gather(
     datasets: Sequence[str] | None = None,
     skip_invalid: bool = False,
     setting: Setting | None = None,
+    light: bool = False,
 ) -> Evidence:
     """Read and merge results folders.
 
@@ -54,11 +56,12 @@ def gather(
         datasets: Only these; `name@version` asks for a version other than the one with the most records.
         skip_invalid: Leave unreadable files out with a note instead of refusing.
         setting: Methods at their defaults, or tuned; None: the defaults, unless all are tuned.
+        light: Keep of each record what a board reads.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
-    found, notes = _read(folders, skip_invalid)
+    found, notes = _read(folders, skip_invalid, Lighten() if light else None)
     found, more = _one_setting(found, setting)
     notes += more
     found, more = _one_version(found, datasets)
@@ -77,7 +80,7 @@ Found = list[tuple[Record, Store]]
 Setting = Literal["default", "tuned"]
 
 
-def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, list[str]]:
+def _read(folders: Sequence[str | Path], skip_invalid: bool, made: Lighten | None) -> tuple[Found, list[str]]:
     by_cell: dict[str, tuple[Record, Store]] = {}
     invalid: list[str] = []
     notes: list[str] = []
@@ -85,7 +88,7 @@ def _read(folders: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, lis
         if not Path(folder).is_dir():
             raise BoardError(f"no results folder {folder}. Run `polymodal run` first, or name the results folder.")
         store = Store(folder)
-        reading = store.scan()
+        reading = store.scan(made)
         invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
         for record in reading.records:
             other = by_cell.get(record.cell.id)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all, of_league
     from leaderboard.merge import BoardError, gather
 
-    evidence = gather(args.results, args.datasets, args.skip_invalid, args.setting)
+    evidence = gather(args.results, args.datasets, args.skip_invalid, args.setting, light=True)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
