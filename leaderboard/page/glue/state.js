@@ -4,7 +4,7 @@
 document.documentElement.dataset.js = "yes";
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const DEFAULTS = { track: DATA.boards[0].track, league: "", slice: "overview", dataset: "", family: "", q: "", sort: "", method: "",
-                   cost: "", on: "", zoom: "" };
+                   cost: "", on: "", zoom: "", columns: "" };
 const state = { ...DEFAULTS, pins: null };
 const PINS = 8;
 const FEW = 100; // rows drawn at once: the others come when they are asked for
