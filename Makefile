@@ -3,48 +3,62 @@ PYTHON ?= python3
 BIN := .venv/bin
 MATRIX ?= quick
 STAMP := .venv/.stamp
+DEV := .venv/.stamp-dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Two test processes, one torch thread each: two by two threads are slower than one.
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 TESTS ?= tests
 PROCESSES ?= 2
 
-.PHONY: help install leaderboard test test-slow lint performance clean
+.PHONY: help install leaderboard test test-slow lint docs performance clean
 
 help:
 	@echo "make leaderboard   set up, run the default matrix, show the leaderboard (MATRIX=core for the long one)"
 	@echo "make test          the tests, under ten minutes on two cores"
 	@echo "make test-slow     kills, faults, Ray, DDP, browser, trained scores"
 	@echo "make lint          ruff and pyright"
+	@echo "make docs          the site, in site/"
 	@echo "make performance   timed bounds, paired in one run"
 	@echo "make clean         remove .venv, results and caches"
 
-install: $(STAMP)
+install: $(DEV)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed (make PYTHON=python3.11)")'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	$(PIP) -e .
 	touch $(STAMP)
+	@echo "Installed: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; without it, write $(BIN)/polymodal."
+
+# What running does without: Ray, text encoders, tests, linters, the site.
+$(DEV): $(STAMP)
+	$(PIP) -e '.[dev]'
+	touch $(DEV)
 
 leaderboard: $(STAMP)
 	$(BIN)/polymodal run $(MATRIX)
 	$(BIN)/polymodal leaderboard
+	@echo "Next: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; \`polymodal --help\` says what it does."
 
-test: $(STAMP)
+test: $(DEV)
 	$(BIN)/python -m pytest $(TESTS) -m "not slow" -n $(PROCESSES) --dist worksteal -q
 
-test-slow: $(STAMP)
+test-slow: $(DEV)
 	$(BIN)/python -m pytest $(TESTS) -m slow -n $(PROCESSES) --dist worksteal -q --timeout 1800
 
-lint: $(STAMP)
+docs: $(DEV)
+	PYTHONPATH=. $(BIN)/python docs/make.py
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-performance: $(STAMP)
+performance: $(DEV)
 	@status=0; for script in tests/performance/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || status=1; done; exit $$status
 
 clean:
-	rm -rf .venv results .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv results site .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

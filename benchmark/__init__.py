@@ -1,7 +1,20 @@
-"""From argv to results: the matrix, the plan, the runner, the sweep and the command line."""
+"""From argv to results: the matrix, the plan, the runner, the sweep and the command line.
 
+`from benchmark import run, plan, tune, board` is the same for a notebook: see `benchmark/api.py`.
+"""
+
+from __future__ import annotations
+
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmark.api import board, plan, run, tune
+
+__all__ = ["board", "plan", "run", "tune"]
 
 
 def _check_root() -> None:
@@ -14,8 +27,29 @@ def _check_root() -> None:
         found = Path(spec.origin).resolve().parent.parent
         if found != root:
             raise ImportError(
-                f"`import {name}` finds {found / name}, not Polymodal's own in {root}: rename or remove the intruder"
+                f"`import {name}` finds {found / name}, not Polymodal's own in {root}: rename the intruder, or "
+                "run your script by `polymodal python FILE`, which puts Polymodal's packages first"
             )
 
 
 _check_root()
+
+
+class _Package(ModuleType):
+    """The package, whose functions `plan` and `tune` keep their names though there are files of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that nothing is imported before something is asked for; torch not before something is planned.
+    if name in __all__:
+        from benchmark import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

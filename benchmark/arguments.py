@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,19 @@ _GRACE = 25.0  # seconds: Slurm and Kubernetes kill 30 s after their SIGTERM
 def add_results(parser: ArgumentParser) -> None:
     """Where the records are."""
     parser.add_argument("--results", default=RESULTS, metavar="DIR", help="folder of the records (default: results)")
+
+
+def add_folders(parser: ArgumentParser) -> None:
+    """Which results folders, for commands that read several: by position, or by the option all commands have."""
+    parser.add_argument("folders", nargs="*", type=Path, metavar="DIR",
+                        help="results folders, exports (.parquet), scores (.csv) (default: results)")  # fmt: skip
+    parser.add_argument("--results", action="append", default=[], type=Path, metavar="DIR", help="the same, as an "
+                        "option; repeatable")  # fmt: skip
+
+
+def folders_of(arguments: argparse.Namespace) -> list[Path]:
+    """What `add_folders` was given."""
+    return [*arguments.folders, *arguments.results] or [Path(RESULTS)]
 
 
 def add_json(parser: ArgumentParser, what: str = "as JSON") -> None:
@@ -45,6 +57,29 @@ def add_board(parser: ArgumentParser) -> None:
     """How records are compared."""
     parser.add_argument("--setting", choices=("default", "tuned"), help="methods at their defaults, or as tuned")
     parser.add_argument("--skip-invalid", action="store_true", help="go on without files that cannot be trusted")
+
+
+def add_published(parser: ArgumentParser) -> None:
+    """What others have measured."""
+    parser.add_argument("--with", dest="beside", action="append", default=[], metavar="FILE",
+                        help="published results to stand beside: `reference`, those that come with Polymodal, or an "
+                             "export; repeatable")  # fmt: skip
+    parser.add_argument("--reference", action="store_true", help="only the published results that come with Polymodal")
+
+
+def sources_of(arguments: argparse.Namespace, results: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Where results are, and the published ones they are to stand beside.
+
+    Raises:
+        ValueError: If --reference is asked for together with others.
+    """
+    from leaderboard.reference import REFERENCE
+
+    if arguments.reference:
+        if arguments.beside or results != [Path(RESULTS)]:
+            raise ValueError("--reference shows the published results alone; `--with reference` puts yours beside them")
+        return [REFERENCE], []
+    return results, [REFERENCE if name == "reference" else Path(name) for name in arguments.beside]
 
 
 def add_matrix(parser: ArgumentParser) -> None:
@@ -154,21 +189,14 @@ def console_of(width: int) -> Console:
 
 
 def use_data(arguments: argparse.Namespace) -> None:
-    """Make the user's folders and plugins known.
-
-    Raises:
-        ImportError: If a plugin fails, with the line of it that did.
-    """
+    """Make the user's folders and plugins known."""
     from datamodules.registry import load_plugin
 
     for name in ("data", "weights"):
         if getattr(arguments, name, None):
             os.environ[f"POLYMODAL_{name.upper()}"] = str(getattr(arguments, name))
     for plugin in arguments.plugin:
-        try:
-            load_plugin(plugin)
-        except ImportError as error:
-            raise ImportError(f"{error}{_place(error, plugin)}") from error
+        load_plugin(plugin)
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
@@ -189,13 +217,3 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
 
     return make_plan(matrix)
-
-
-def _place(error: ImportError, plugin: str) -> str:
-    """Where in the plugin its own error came from."""
-    cause = error.__cause__
-    if isinstance(cause, SyntaxError) and cause.lineno:
-        return f" ({cause.filename}, line {cause.lineno})"
-    frames = traceback.extract_tb(cause.__traceback__) if cause else []
-    own = [frame for frame in frames if frame.filename == str(Path(plugin).resolve())]
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-_ORDER = ("run", "plan", "list", "leaderboard", "compare", "show", "check", "new", "validate", "doctor")
+from benchmark import start
+from benchmark.errors import printable
+
+# Here and not in `main`, because a worker imports this file before it imports anything else of ours.
+start.quick()
+
+_ORDER = ("try", "run", "plan", "list", "leaderboard", "compare", "why", "show")
+_ORDER += ("check", "new", "tune", "validate", "doctor")
 _EPILOG = """examples:
   polymodal run                                   the default matrix, then
   polymodal leaderboard                           what wins, by how much, how it breaks
@@ -28,7 +35,8 @@ def commands() -> dict[str, ModuleType]:
     modules = {}
     for info in pkgutil.iter_modules([str(folder)]):
         module = importlib.import_module(f"benchmark.commands.{info.name}")
-        modules[module.NAME] = module
+        if hasattr(module, "NAME"):  # what a command is too long for is beside it
+            modules[module.NAME] = module
     rank = {name: i for i, name in enumerate(_ORDER)}
     return dict(sorted(modules.items(), key=lambda item: (rank.get(item[0], len(rank)), item[0])))
 
@@ -73,7 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, KeyError, OSError, ImportError) as error:
         # What the user can mend is one message; anything else is a bug and keeps its traceback.
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"polymodal {arguments.command}: {message}", file=sys.stderr)
+        print(f"polymodal {arguments.command}: {printable(message)}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print(f"polymodal {arguments.command}: not enough memory, or too little address space (`ulimit -v`)",
+              file=sys.stderr)  # fmt: skip
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -6,7 +6,9 @@ import hashlib
 import json
 from itertools import combinations
 
-from datamodules.corruptions import catalogue, missing_rates, severities, standard, version
+from datamodules.corruptions import applicable, catalogue, joint, left_out, levels, missing_rates, standard, version
+from datamodules.corruptions.calibration import is_calibrated
+from datamodules.corruptions.registry import Parameter
 from datamodules.registry import did_you_mean
 from datamodules.spec import Modality, Task
 from leaderboard.record import Condition
@@ -55,28 +57,40 @@ def check(wanted: Wanted) -> None:
 
 def versions(conditions: tuple[Condition, ...], task: Task) -> dict[str, str]:
     """What each corruption used is, its version and a digest of its severities: part of a cell's identity."""
-    kinds: dict[str, set[str]] = {}
+    used: dict[str, dict[str, tuple[Parameter, ...]]] = {}
     for condition in conditions:
         if condition.kind == "missing_rate":
-            kinds.setdefault("missing", set())
+            used.setdefault("missing", {})
         for m in task.modalities:
-            if (name := befalling(condition, m)) is not None:
-                kinds.setdefault(name, set()).add(m.kind)
-    return {name: f"{version(name)}/{_digest(name, own)}" for name, own in sorted(kinds.items())}
+            if (name := befalling(condition, m, task.name)) is not None:
+                used.setdefault(name, {})[m.name] = levels(name, m, task.name)
+    return {name: f"{version(name)}/{_digest(own)}" for name, own in sorted(used.items())}
 
 
-def befalling(condition: Condition, modality: Modality) -> str | None:
+def notes(conditions: tuple[Condition, ...], task: Task) -> list[str]:
+    """What a reader must know of the corruptions: which severities are not the dataset's own, what was left out."""
+    if not any(c.kind in ("single", "joint") for c in conditions):
+        return []
+    foreign = [m.name for m in task.modalities if not is_calibrated(m, task.name)]
+    said = [
+        f"{task.name}: severities of {', '.join(foreign)} are those of the kind, calibrated on other datasets"
+        for _ in foreign[:1]
+    ]
+    gone = [f"{m.name} {name} ({why})" for m in task.modalities for name, why in left_out(m, task.name).items()]
+    return [*said, *(f"{task.name}: not tested: {'; '.join(gone)}" for _ in gone[:1])]
+
+
+def befalling(condition: Condition, modality: Modality, dataset: str) -> str | None:
     """The corruption that befalls a modality under a condition, if one does."""
     if condition.kind == "joint":
-        return catalogue(modality.kind)[0]
+        return joint(modality, dataset)
     if condition.kind == "missing_rate" or condition.modality != modality.name:
         return None
     return condition.corruption or "misaligned"
 
 
-def _digest(name: str, kinds: set[str]) -> str:
-    parameters = {kind: severities(name, kind) for kind in sorted(kinds)}
-    return hashlib.sha256(json.dumps(parameters).encode()).hexdigest()[:8]
+def _digest(parameters: dict[str, tuple[Parameter, ...]]) -> str:
+    return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]) -> list[Condition]:
@@ -86,7 +100,7 @@ def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]
             Condition("single", modality=m.name, corruption=c, severity=s)
             for m in task.modalities
             for c in corruptions[m.kind]
-            if c != "misaligned"
+            if c != "misaligned" and c in applicable(m, task.name)
             for s in LEVELS
         ]
     if "joint" in groups:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 import time
 from contextlib import suppress
@@ -14,13 +16,18 @@ from datamodules.base import Batches
 from methods.base import Method
 
 
-def reset_peak(device: torch.device) -> None:
-    """Forget the peak of what ran in this process before."""
+def reset_peak(device: torch.device) -> float:
+    """Forget the peak of what ran in this process before; what it holds now, in MB: interpreter, libraries, data."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):  # Linux
-            Path("/proc/self/clear_refs").write_text("5")
+        return torch.cuda.memory_allocated(device) / 2**20
+    gc.collect()
+    with suppress(OSError, AttributeError):  # glibc
+        # What earlier cells left free goes back, or a later one would seem to need nothing.
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):  # Linux
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak(device)
 
 
 def peak(device: torch.device) -> float:

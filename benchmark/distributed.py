@@ -48,7 +48,7 @@ class RankFailed(RuntimeError):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """What is known of a training: a report per stage, its seconds and the largest peak memory of its processes."""
+    """What is known of a training: a report per stage, its seconds, the largest memory its processes took."""
 
     stages: tuple[Fitted, ...]
     seconds: float
@@ -225,12 +225,12 @@ def _work(folder: Path, job: Job, rank: int) -> None:
     method = build_method(cell.method, cell.options, datamodule.task, cell.recipe)
     log = None if job.log is None else Log(job.log[0], Path(job.log[1]), job.log[2])
     device = root_device(options)
-    reset_peak(device)
+    held = reset_peak(device)
     started = time.perf_counter()
     with own_signals():
         stages = fit(method, datamodule, seed=cell.seed, options=options, log=log)
     seconds = time.perf_counter() - started
-    peaks = torch.tensor(peak(device), device=device)
+    peaks = torch.tensor(peak(device) - held, device=device)
     dist.all_reduce(peaks, dist.ReduceOp.MAX)
     if rank == 0:
         torch.save({name: value.cpu() for name, value in method.state_dict().items()}, folder / "weights.pt")

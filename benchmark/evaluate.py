@@ -2,8 +2,8 @@
 
 Only what a condition changes is computed again: a corrupted modality is re-encoded alone where the method allows it,
 a joint condition reuses the tokens of the single ones, a misaligned row has the clean tokens of another, a missing
-modality costs no encoding at all. Memory is that of one batch, of the split's clean tokens if these are few, and of one
-compact prediction per row and condition.
+modality costs no encoding at all, whichever way it is filled. Memory is that of one batch, of the split's clean tokens
+if these are few, and of one compact prediction per row and condition.
 """
 
 from __future__ import annotations
@@ -19,24 +19,50 @@ from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor
 
 from benchmark.conditions import befalling
+from benchmark.tally import Tally
 from datamodules.base import Batches, DataModule, SplitName
-from datamodules.corruptions import Draw, catalogue, corruption_key, drop_modalities, severities
+from datamodules.corruptions import Draw, corruption_key, drop_modalities, joint, levels
 from datamodules.corruptions.every import donors
 from datamodules.corruptions.noise import remembered
 from datamodules.spec import Batch, Modality
-from leaderboard.record import Condition, Measured, finite
+from leaderboard.record import Condition, Fill, Measured, is_missing
 from methods.base import Method, Output, Tokens
 
-BINS = 15  # equal-mass bins of the expected calibration error
 TABLE_BYTES = 2**28  # of a split's clean tokens; of more, misaligned rows are encoded again instead
 
 
 @dataclass(frozen=True)
+class Filling:
+    """What stands for the encoding of an absent modality.
+
+    Attributes:
+        means: `[M, D]`, mean encodings of the training rows.
+        chosen: What predictions and scores are of. The other way is scored beside it, unless the method masks what is
+            absent and both are the same.
+    """
+
+    means: Tensor
+    chosen: Fill
+
+    def ways(self) -> dict[Fill, Tensor | None]:
+        """What absent encodings are set to, each way that is scored, the chosen one first."""
+        if self.chosen == "mask":
+            return {"mask": None}
+        both: dict[Fill, Tensor | None] = {"zero": None, "mean": self.means}
+        return {self.chosen: both[self.chosen], **both}
+
+
+@dataclass(frozen=True)
 class Swept:
-    """The measured conditions, and the arrays that go beside the record."""
+    """The measured conditions, and the arrays that go beside the record.
+
+    Attributes:
+        masked: Whether no output of a condition with absent modalities depended on what filled them.
+    """
 
     conditions: tuple[Measured, ...]
     predictions: dict[str, np.ndarray]
+    masked: bool = False
 
 
 def sweep(
@@ -45,29 +71,61 @@ def sweep(
     conditions: tuple[Condition, ...],
     device: torch.device | None = None,
     split: SplitName = "test",
+    filling: Filling | None = None,
 ) -> Swept:
-    """Measure a trained method under all conditions."""
+    """Measure a trained method under all conditions.
+
+    Args:
+        filling: Of encodings that a condition takes away; None leaves them zero, as they are in training.
+    """
     device = device or torch.device("cpu")
     method.to(device).train(False)
     rows = datamodule.ordered(split)
-    groups = _grouped(conditions, datamodule)
-    tallies = {c.id: _Tally(method, keep_probabilities=c.kind == "clean") for c in conditions}
+    tallies = {c.id: _tallies(method, c, split, filling) for c in conditions}
+    masked = filling is not None
     with torch.inference_mode():
         table = _clean_table(method, rows, device) if any(c.kind == "misaligned" for c in conditions) else {}
+        groups = _grouped(conditions, datamodule)
         for batch in rows:
             view = _View(method, datamodule, split, move_data_to_device(batch, device), table)
             for group in groups:
                 with remembered():
                     for condition in group:
-                        tallies[condition.id].add(*view.under(condition), view.batch.target)
-    target, slices, gallery = rows.split.target, rows.split.slices or {}, rows.split.gallery
-    measured = tuple(c.measured(**tallies[c.id].measure(target, slices, gallery)) for c in conditions)
+                        tokens, present = view.under(condition)
+                        ways = tallies[condition.id].values()
+                        outs = [method.complete(tokens, present, fill=fill) for fill, _ in ways]
+                        masked = masked and all(_same(method, out, outs[0]) for out in outs[1:])
+                        for out, (_, tally) in zip(outs, ways, strict=True):
+                            tally.add(out, present, view.batch)
+    target, gallery = rows.split.target, rows.split.gallery
     arrays = {"target": target.numpy(), "row": np.arange(rows.rows)}
     if rows.split.group is not None:  # rows of one source are not independent, and no interval may count them so
         arrays["group"] = rows.split.group.numpy()
+    measured = []
     for c in conditions:
-        arrays.update(tallies[c.id].arrays(c.id, target, gallery))
-    return Swept(measured, arrays)
+        chosen, *_ = own = [tally for _, tally in tallies[c.id].values()]
+        scores = [tally.score(target, gallery) for tally in own]
+        fills = dict(zip(tallies[c.id], scores, strict=True)) if filling and is_missing(c) else {}
+        measured.append(c.measured(**chosen.measure(target, rows.split.slices or {}, gallery), fills=fills))
+        arrays.update(chosen.arrays(c.id, target, gallery))
+    return Swept(tuple(measured), arrays, masked)
+
+
+def _same(method: Method, a: Output, b: Output) -> bool:
+    predicted = method.task.goal.prediction
+    return torch.equal(a.logits, b.logits) and torch.equal(predicted(a), predicted(b))
+
+
+def _tallies(
+    method: Method, condition: Condition, split: SplitName, filling: Filling | None
+) -> dict[Fill, tuple[Tensor | None, Tally]]:
+    """What absent encodings are set to under a condition, and the tally of each way, the one that counts first."""
+    if filling is None or not is_missing(condition):
+        return {"zero": (None, Tally(method, condition.id, split, keep_probabilities=condition.kind == "clean"))}
+    return {
+        way: (fill, Tally(method, f"{condition.id} ({way} for what is absent)", split))
+        for way, fill in filling.ways().items()
+    }
 
 
 def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[list[Condition]]:
@@ -76,7 +134,7 @@ def _grouped(conditions: tuple[Condition, ...], datamodule: DataModule) -> list[
     The corruptions that the joint condition unites are one group, severity by severity, singles before the joint that
     reuses their tokens: those of one severity are kept.
     """
-    united = {(m.name, catalogue(m.kind)[0]) for m in datamodule.raw.modalities}
+    united = {(m.name, joint(m, datamodule.raw.name)) for m in datamodule.raw.modalities}
 
     def key(c: Condition) -> tuple[str, str, int, bool]:
         modality, corruption = c.modality or "", c.corruption or c.kind
@@ -133,8 +191,8 @@ class _View:
     _kept: dict[str, Any] = field(default_factory=dict)  # corrupted modalities of the current severity
     _severity: int = 0
 
-    def under(self, condition: Condition) -> tuple[Output, Tensor]:
-        """The output under a condition, and which modalities were present."""
+    def under(self, condition: Condition) -> tuple[dict[str, Tokens], Tensor]:
+        """The tokens under a condition, and which modalities are present."""
         present = self._present(condition)
         changed = self._changed(condition)
         if self.method.separable:
@@ -146,7 +204,7 @@ class _View:
             for name, corruption in changed.items():
                 inputs.update(self._once(name, corruption, condition.severity, encoded=False))
             tokens = self.method.tokenize(inputs, present)
-        return self.method.complete(tokens, present), present
+        return tokens, present
 
     def _clean_tokens(self) -> dict[str, Tokens]:
         if not self._clean:
@@ -159,8 +217,8 @@ class _View:
 
     def _changed(self, condition: Condition) -> dict[str, str]:
         """Modality -> the corruption that befalls it."""
-        raw = self.datamodule.raw.modalities
-        return {m.name: corruption for m in raw if (corruption := befalling(condition, m)) is not None}
+        raw = self.datamodule.raw
+        return {m.name: name for m in raw.modalities if (name := befalling(condition, m, raw.name)) is not None}
 
     def _present(self, condition: Condition) -> Tensor:
         present, task, raw = self.batch.present, self.method.task, self.datamodule.raw
@@ -191,7 +249,7 @@ class _View:
                 return {name: _rows_of(self.table[name], self._donors(modality, severity))}
             x = self.datamodule.corrupted(self.batch, self.split, name, corruption, severity)
             made = self._encode_changed(name, x) if encoded else {name: x}
-            if corruption != catalogue(modality.kind)[0]:
+            if corruption != joint(modality, self.datamodule.raw.name):
                 return made
             self._kept[key] = made
         return self._kept[key]
@@ -200,7 +258,7 @@ class _View:
         """The row whose input each row has when misaligned."""
         raw = self.datamodule.raw
         key = corruption_key(raw.name, raw.version, self.split, modality.name, "misaligned")
-        share = severities("misaligned", modality.kind)[severity - 1]
+        share = levels("misaligned", modality, raw.name)[severity - 1]
         assert isinstance(share, float)
         return donors(len(self.table[modality.name].x), share, Draw(key, self.batch.row, modality))
 
@@ -222,93 +280,3 @@ class _View:
 
 def _changed_rows(x: Tensor, before: Tensor) -> Tensor:
     return (x != before).flatten(1).any(dim=1)
-
-
-class _Tally:
-    """What has to be remembered of a condition's rows."""
-
-    def __init__(self, method: Method, keep_probabilities: bool) -> None:
-        self.method = method
-        self.keep_probabilities = keep_probabilities
-        self.predicted: list[Tensor] = []
-        self.kept: Tensor | None = None
-        self.probabilities: list[Tensor] = []
-        self.confidence: list[Tensor] = []
-        self.correct: list[Tensor] = []
-        self.sums: dict[str, Tensor] = {}
-        self.rows = 0
-
-    def add(self, out: Output, present: Tensor, target: Tensor) -> None:
-        task, method = self.method.task, self.method
-        self.rows += len(target)
-        self.predicted.append(task.goal.prediction(out).cpu())
-        if task.goal.classifies:
-            log_p = out.logits.float().log_softmax(dim=-1)
-            p = log_p.exp()
-            confidence, guess = p.max(dim=-1)
-            self.confidence.append(confidence.cpu())
-            self.correct.append((guess == target).cpu())
-            truth = target.long().unsqueeze(1)
-            self._sum("calibration.nll", -log_p.gather(1, truth).sum())
-            # |p - onehot|^2 = |p|^2 - 2 p_y + 1
-            self._sum("calibration.brier", (p.square().sum(dim=1) - 2 * p.gather(1, truth)[:, 0] + 1).sum())
-            if self.keep_probabilities:
-                self.probabilities.append(p.cpu())
-        weights = method.weights(out.z, present)
-        if weights is not None:
-            self._sum("weights", weights.float().sum(dim=0))
-        for name, value in method.diagnose(out, present).items():
-            value = value.float()
-            self._sum(f"diagnostics.{name}", value.mean() * len(target))
-
-    def keep(self, target: Tensor, gallery: Tensor | None) -> Tensor:
-        """What is kept of each row: the prediction, or the rank of the first right answer, which is found once."""
-        if self.kept is None:
-            self.kept = self.method.task.goal.kept(torch.cat(self.predicted), target, gallery)
-            self.predicted = []
-        return self.kept
-
-    def measure(self, target: Tensor, slices: Mapping[str, Tensor], gallery: Tensor | None) -> dict[str, Any]:
-        """The fields of the measured condition; a named slice of the rows has the task's own score beside it."""
-        task, kept = self.method.task, self.keep(target, gallery)
-        metrics = task.goal.scores(kept, target)
-        for name, rows in slices.items():
-            if rows.any():
-                metrics[f"{task.metric}/{name}"] = task.goal.scores(kept[rows], target[rows])[task.metric]
-        means: dict[str, Any] = {name: (total / self.rows).tolist() for name, total in self.sums.items()}
-        calibration = {n.removeprefix("calibration."): v for n, v in means.items() if n.startswith("calibration.")}
-        if self.confidence:
-            calibration["ece"] = calibration_error(torch.cat(self.confidence), torch.cat(self.correct))
-        return {
-            "score": metrics[task.metric],
-            "metrics": finite({name: value for name, value in metrics.items() if name != task.metric}),
-            "calibration": finite(calibration),
-            "weights": tuple(means["weights"]) if "weights" in means else None,
-            "diagnostics": finite(
-                {n.removeprefix("diagnostics."): v for n, v in means.items() if n.startswith("diagnostics.")}
-            ),
-        }
-
-    def arrays(self, name: str, target: Tensor, gallery: Tensor | None) -> dict[str, np.ndarray]:
-        """What the store keeps of each row."""
-        found = {f"pred:{name}": _compact(self.keep(target, gallery).numpy())}
-        if self.probabilities:
-            found[f"prob:{name}"] = torch.cat(self.probabilities).numpy()
-        return found
-
-    def _sum(self, name: str, value: Tensor) -> None:
-        self.sums[name] = self.sums[name] + value if name in self.sums else value
-
-
-def calibration_error(confidence: Tensor, correct: Tensor) -> float:
-    """Expected calibration error over bins of equal mass, which no crowd of certain predictions can hide in."""
-    order = confidence.argsort()
-    bins = zip(confidence[order].tensor_split(BINS), correct[order].float().tensor_split(BINS), strict=True)
-    gaps = [abs(float(c.mean() - a.mean())) * len(c) for c, a in bins if len(c)]
-    return sum(gaps) / len(confidence)
-
-
-def _compact(values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind == "i":
-        return values.astype(np.min_scalar_type(int(abs(values).max(initial=0)) * -1 - 1))
-    return values

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from datamodules.base import DataModule
@@ -22,8 +23,11 @@ from methods.registry import methods
 from methods.wrapper import Base
 
 PROTOCOL = (
+    "benchmark.attention",
     "benchmark.evaluate",
+    "benchmark.fills",
     "benchmark.seeds",
+    "benchmark.tally",
     "benchmark.trainer",
     "datamodules.base",
     "methods.base",
@@ -70,8 +74,43 @@ def protocol_digest(datamodule: DataModule) -> str:
     )
 
 
+def code_digest(path: Path) -> str:
+    """Of a file and what it imports of methods and datasets, for numbers that are made outside of cells."""
+    files: set[Path] = set()
+    _collect(path, (*_METHODS, *_DATASETS), files)
+    return _join(sorted(_read(file, _changed(file))[0] for file in files))
+
+
 def _digest(cls: type, packages: tuple[str, ...]) -> str:
-    return _join(sorted(_read(path, _changed(path))[0] for path in _files(cls, packages)))
+    typed = [_typed(cls)] if _file(cls) is None else []
+    return _join(sorted([*typed, *(_read(path, _changed(path))[0] for path in _files(cls, packages))]))
+
+
+def _file(cls: type) -> Path | None:
+    """Where a class is written down; None for one that was typed into a notebook."""
+    try:
+        path = Path(inspect.getfile(cls))
+    except (TypeError, OSError):
+        return None
+    return path if path.is_file() else None
+
+
+def _typed(cls: type) -> str:
+    """Of a class without a file: what its functions do, and its other attributes."""
+    parts: list[str] = []
+    for name, value in sorted(vars(cls).items()):
+        function = getattr(value, "__func__", value)
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            parts += [name, *_instructions(code), repr(function.__defaults__), repr(function.__kwdefaults__)]
+        elif not name.startswith("__"):
+            parts += [name, repr(value)]
+    return _join(parts)
+
+
+def _instructions(code: CodeType) -> list[str]:
+    constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts if c != code.co_name]
+    return [code.co_code.hex(), repr(code.co_names), repr(code.co_varnames), repr(constants)]
 
 
 @lru_cache(maxsize=512)
@@ -80,8 +119,9 @@ def _files(cls: type, packages: tuple[str, ...]) -> frozenset[Path]:
     files: set[Path] = set()
     for base in cls.__mro__:
         top = base.__module__.partition(".")[0]
-        if base is cls or (top in packages and base.__module__ not in PROTOCOL):
-            _collect(Path(inspect.getfile(base)), packages, files)
+        path = _file(base)
+        if path is not None and (base is cls or (top in packages and base.__module__ not in PROTOCOL)):
+            _collect(path, packages, files)
     return frozenset(files)
 
 

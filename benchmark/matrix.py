@@ -16,16 +16,19 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from benchmark.errors import UsageError
-from datamodules.options import Count, Natural, convert
+from datamodules.options import convert, shown
 from datamodules.registry import Registry, datasets, did_you_mean
 from methods.registry import methods
 
 FOLDER = Path(__file__).parent / "matrices"
 DEFAULT = "quick"
+SEEDS = 100_000  # of a matrix, at most; each may be any that a record can hold
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seeds = Annotated[int, Meta(ge=1, le=SEEDS)]
 _Table = dict[str, Any]
 # What a matrix may say. Methods and datasets are lists of names and tables, or a table of tables, or "all".
 _KEYS: dict[str, Any] = {
-    "seeds": Count | Annotated[list[Natural], Meta(min_length=1)],
+    "seeds": Seeds | Annotated[list[Seed], Meta(min_length=1, max_length=SEEDS)],
     "conditions": str | list[str],
     "methods": Literal["all"] | list[str | _Table] | dict[str, _Table],
     "datasets": Literal["all"] | list[str | _Table] | dict[str, _Table],
@@ -89,7 +92,7 @@ def read(name: str) -> Matrix:
         )
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits, thousands of brackets
         raise UsageError(f"{path.name} is not valid TOML: {error}") from None
     return parse(raw, path.name)
 
@@ -141,7 +144,10 @@ def with_arguments(
     if dataset_names is not None:
         matrix = replace(matrix, datasets=_pick(dataset_names, datasets, matrix.datasets, "--datasets"))
     if seeds is not None:
-        matrix = replace(matrix, seeds=_seeds(seeds))
+        try:
+            matrix = replace(matrix, seeds=_seeds(convert("--seeds", Seeds, seeds)))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
     if conditions is not None:
         from benchmark.conditions import SETS  # here: it imports torch, which reading a matrix does without
 
@@ -165,6 +171,8 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--set {name}.{key}: {error}") from None
     where = f"--set {setting}"
     if name == "recipe":  # said last and for all: it wins over the file's recipes of single datasets
         recipes = {dataset: {k: v for k, v in own.items() if k != key} for dataset, own in matrix.recipes.items()}
@@ -202,7 +210,7 @@ def _choices(raw: Any, registry: Registry, source: str, key: str) -> tuple[Choic
         item = {"name": item} if isinstance(item, str) else dict(item)
         name = item.pop("name", None)
         if not isinstance(name, str):
-            raise UsageError(f"{source}: an entry of `{key}` has no name: {item!r}")
+            raise UsageError(f"{source}: an entry of `{key}` has no name: {shown(item)}")
         _known(registry, name, source, key)
         choices.append(Choice(name, item, f"{source}, [{key}.{name}]"))
     return tuple(choices)

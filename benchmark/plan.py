@@ -8,14 +8,15 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
+import msgspec
 
 from benchmark import conditions
-from benchmark.build import resolve_dataset
+from benchmark.build import resolve_dataset, sketched
 from benchmark.errors import UsageError
+from benchmark.faults import Faults, Faulty
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.matrix import Choice, Matrix
 from benchmark.options import axes, plain, resolve
@@ -27,6 +28,7 @@ from leaderboard.record import Cell
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
+from methods.wrapper import Base
 
 BASELINES = ("concat", "unimodal")
 
@@ -48,6 +50,7 @@ class Plan:
     not_applicable: tuple[NotApplicable, ...] = ()
     added: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    faulty: tuple[Faulty, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,16 @@ class Entry:
 
     def size(self, task: Task, recipe: Recipe) -> tuple[int, list[str]]:
         """Parameters, and what the method warns of, by building it where tensors cost nothing; a bad value fails."""
-        try:
-            with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
-                warnings.simplefilter("always")
-                size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
-        except (ValueError, TypeError, KeyError) as error:
-            message = error.args[0] if error.args else error
-            raise UsageError(f"{message} ({self.choice.where})") from error
+        with warnings.catch_warnings(record=True) as caught, sketched():
+            warnings.simplefilter("always")
+            size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
         return size, [str(w.message) for w in caught if w.category is UserWarning]
 
 
 def make_plan(matrix: Matrix) -> Plan:
     """Resolve a matrix: expand its axes, check every value by building every model on the meta device.
+
+    A method that raises of its own is no reason not to run the others: it is among the `faulty` of the plan.
 
     Raises:
         UsageError: For the first thing that is wrong, naming file, key and what would be right.
@@ -92,38 +93,59 @@ def make_plan(matrix: Matrix) -> Plan:
     cells: dict[str, Cell] = {}
     left_out: list[NotApplicable] = []
     notes: list[str] = []
+    faults = Faults()
     for dataset in matrix.datasets:
         if matrix.missing_data == "skip" and (missing := _missing(dataset)):
             notes.append(f"{dataset.name} is left out: {missing}")
             continue
-        for datamodule, dataset_options in _datasets(dataset):
+        for datamodule, dataset_options in _datasets(dataset, faults):
             shown = dataset.name + datamodule.suffix
             recipe = _recipe(matrix, dataset.name, trainer)
             shared = _shared(matrix, datamodule, recipe, trainer)
-            for entry in _entries(chosen, datamodule.task):
-                reason = entry.cls.applies_to(datamodule.task, entry.options)
-                if reason is not None:
-                    left_out.append(NotApplicable(entry.label, shown, reason))
-                    continue
-                size, warned = entry.size(datamodule.task, recipe)
-                notes += [f"{entry.label} on {shown}: {message}" for message in warned]
-                first = Cell(
-                    method=entry.choice.name,
-                    label=entry.label,
-                    family=entry.cls.family,
-                    track=entry.cls.track,
-                    options={key: plain(value) for key, value in entry.options.items()},
-                    dataset=shown,
-                    dataset_options=dataset_options,
-                    seed=0,
-                    parameters=size,
-                    source=method_digest(entry.cls, entry.options),
-                    **shared,
-                )
-                cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
+            for entry in _entries(chosen, datamodule.task, faults):
+                with faults.of(entry.label, shown, entry.choice, entry.cls):
+                    reason = entry.cls.applies_to(datamodule.task, entry.options)
+                    if reason is not None:
+                        left_out.append(NotApplicable(entry.label, shown, reason))
+                        continue
+                    size, warned = entry.size(datamodule.task, recipe)
+                    notes += [f"{entry.label} on {shown}: {message}" for message in warned]
+                    first = _cell(
+                        method=entry.choice.name,
+                        label=entry.label,
+                        family=entry.cls.family,
+                        track=entry.cls.track,
+                        options={key: plain(value) for key, value in entry.options.items()},
+                        dataset=shown,
+                        dataset_options=dataset_options,
+                        seed=0,
+                        parameters=size,
+                        source=method_digest(entry.cls, entry.options),
+                        **shared,
+                    )
+                    cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
+    if faults.found and not cells:
+        raise UsageError("\n".join(["nothing is left to run", *map(str, faults.found)]))
     if not cells and not left_out:
         raise UsageError(f"{matrix.source}: none of its datasets is on this machine: set POLYMODAL_DATA or give --data")
-    return Plan(tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)))
+    return Plan(
+        tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)), tuple(faults.found)
+    )
+
+
+def _cell(**facts: Any) -> Cell:
+    """A cell that can be written and read again: names of one line, values that JSON can hold.
+
+    Raises:
+        UsageError: If it could not.
+    """
+    try:
+        cell = Cell(**facts)
+        msgspec.convert(msgspec.to_builtins(cell), Cell)
+    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        where = f"{facts['method']} on {facts['dataset']}"
+        raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
+    return cell
 
 
 def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> dict[str, Any]:
@@ -146,16 +168,17 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
     }
 
 
-def _datasets(choice: Choice) -> Iterator[tuple[DataModule, dict[str, Any]]]:
-    for given in _product(datasets.get(choice.name), choice):
-        try:
-            datamodule, options = resolve_dataset(choice.name, given, choice.where)
-            datamodule.task  # noqa: B018 - described now, so that a wrong value is an error now
-        except UsageError:
-            raise
-        except (ValueError, OSError) as error:
-            raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
-        yield datamodule, {k: plain(v) for k, v in options.items()}
+def _datasets(choice: Choice, faults: Faults) -> Iterator[tuple[DataModule, dict[str, Any]]]:
+    with faults.of("", choice.name, choice):
+        for given in _product(datasets.get(choice.name), choice):
+            try:
+                datamodule, options = resolve_dataset(choice.name, given, choice.where)
+                datamodule.task  # noqa: B018 - described now, so that a wrong value is an error now
+            except UsageError:
+                raise
+            except (ValueError, OSError) as error:
+                raise UsageError(f"{choice.name}: {error} ({choice.where})") from error
+            yield datamodule, {k: plain(v) for k, v in options.items()}
 
 
 def _missing(choice: Choice) -> str:
@@ -170,17 +193,27 @@ def _missing(choice: Choice) -> str:
     return ""
 
 
-def _entries(chosen: tuple[Choice, ...], task: Task) -> Iterator[Entry]:
+def _entries(chosen: tuple[Choice, ...], task: Task, faults: Faults) -> Iterator[Entry]:
     for choice in chosen:
-        cls: type[Method] = methods.get(choice.name)
-        variants = cls.variants(task)
-        named = {key for variant in variants for key in variant}  # shown by value: unimodal[image]
-        for given in _product(cls, choice):
-            # A bare name stands for its variants; an option the user gave is the user's.
-            expanded = variants if not named & set(given) else ({},)
-            for variant in expanded:
-                options = resolve(choice.name, cls, {**variant, **given}, choice.where)
-                yield Entry(choice, cls, options, _label(choice.name, cls, options, named))
+        found: list[Entry] = []
+        with faults.of(choice.name, "", choice):
+            cls = methods.get(choice.name)
+            with faults.of(choice.name, "", choice, cls):
+                found = _entries_of(choice, cls, task)
+        yield from found
+
+
+def _entries_of(choice: Choice, cls: type[Method], task: Task) -> list[Entry]:
+    variants = cls.variants(task)
+    named = {key for variant in variants for key in variant}  # shown by value: unimodal[image]
+    found = []
+    for given in _product(cls, choice):
+        # A bare name stands for its variants; an option the user gave is the user's.
+        expanded = variants if not named & set(given) else ({},)
+        for variant in expanded:
+            options = resolve(choice.name, cls, {**variant, **given}, choice.where)
+            found.append(Entry(choice, cls, options, _label(choice.name, cls, options, named)))
+    return found
 
 
 def _product(cls: type, choice: Choice) -> Iterator[dict[str, Any]]:
@@ -201,9 +234,13 @@ def _label(name: str, cls: type, options: Mapping[str, Any], named: set[str]) ->
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, Base):  # its options are filled in: those that are not the defaults tell two bases apart
+        usual = resolve(value.name, methods.get(value.name), {}, value.name)
+        value = replace(value, options={k: v for k, v in value.options.items() if v != usual[k]})
     value = plain(value)
     if isinstance(value, dict):
-        return value["name"]
+        own = ";".join(f"{k}={v}" for k, v in value.items() if k != "name")
+        return f"{value['name']}:{own}" if own else value["name"]
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

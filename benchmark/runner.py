@@ -13,9 +13,13 @@ from typing import Any
 import torch
 
 from benchmark import distributed
+from benchmark.attention import attention_scores
 from benchmark.build import build_dataset, build_method
+from benchmark.conditions import notes as condition_notes
+from benchmark.conditions import versions
 from benchmark.cost import latency, peak, reset_peak, trainable
 from benchmark.evaluate import sweep
+from benchmark.fills import choose_filling
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.loggers import Log, check_logger
 from benchmark.options import resolve
@@ -39,18 +43,21 @@ class CodeChanged(RuntimeError):
 def run_cell(cell: Cell, store: Store, *, checkpoint: bool = True, logger: str | None = None) -> Record:
     """Train and test one cell, and write what came of it; a failure is a record too.
 
-    Holds the cell's lock meanwhile: of two runs on one folder, the second waits and then finds the record.
+    Holds the cell's lock meanwhile.
 
     Args:
         checkpoint: Keep the trained weights.
         logger: One of `loggers.LOGGERS`; its files go to `logs/<cell id>` of the results.
+
+    Raises:
+        Locked: If another run on the same folder is in this cell.
     """
     with store.lock(cell.id):
         if (done := store.done(cell.id)) is not None:
             return done
         try:
             record, arrays, weights = _run(cell, _log(cell, store, logger))
-            record.check()
+            Record.from_json(record.to_json())  # what cannot be read again, such as a score of NaN, is a failure
         except Exception as error:  # noqa: BLE001 - whatever a method does, the matrix goes on
             return write_failure(cell, store, error)
         if checkpoint:
@@ -65,7 +72,11 @@ def write_failure(cell: Cell, store: Store, error: BaseException) -> Record:
 
 
 def record_death(cell: Cell, store: Store, error: BaseException) -> Record:
-    """Record a cell whose process died, unless another process has finished it meanwhile."""
+    """Record a cell whose process died, unless another process has finished it meanwhile.
+
+    Raises:
+        Locked: If another run is in it now.
+    """
     with store.lock(cell.id):
         return store.done(cell.id) or write_failure(cell, store, error)
 
@@ -78,7 +89,11 @@ def load_method(record: Record, store: Store) -> tuple[Method, DataModule]:
     path = store.path(cell.id, ".pt")
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint {path}: run the cell again without --no-checkpoints")
-    method.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+    try:
+        method.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+    except Exception as error:  # whatever is in the file, it is not executed
+        reason = str(error).partition("\n")[0][:200]
+        raise ValueError(f"{path} is not the checkpoint of {cell.label}: {reason}; run the cell again") from error
     return method.train(False), datamodule
 
 
@@ -100,34 +115,39 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     options = TrainerOptions(**cell.trainer)
     device = root_device(options)
     check_precision(options.precision, device.type)
-    reset_peak(device)
+    held = reset_peak(device)
     seed_all(cell.dataset, cell.seed, "init")  # never the method: all methods start from the same encoders
     method = build_method(cell.method, cell.options, task, cell.recipe)
     trained = _train(cell, method, datamodule, options, log)
     started = time.perf_counter()
-    swept = sweep(method, datamodule, cell.conditions, device, cell.split)
+    filling = choose_filling(method, datamodule, cell.conditions, device)
+    swept = sweep(method, datamodule, cell.conditions, device, cell.split, filling)
     ended = time.perf_counter()
     summary = method.summary(*(Encodings(method, datamodule.ordered(split), device) for split in ("train", cell.split)))
+    summary = summary | attention_scores(method, datamodule, cell.split, device)
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
         "trainable_parameters": float(trainable(method)),
         "train_seconds": trained.seconds,
         "sweep_seconds": ended - started,
         "devices": float(options.devices),
-        "peak_memory_mb": max(peak(device), trained.peak_mb),
+        "peak_memory_mb": max(peak(device) - held, trained.peak_mb),
+        "held_memory_mb": held,
         **latency(method, datamodule.ordered(cell.split), device),
     }
-    train, measured = datamodule.splits["train"], datamodule.splits[cell.split]
+    train, val, measured = (datamodule.splits[split] for split in ("train", "val", cell.split))
     # What a dataset found odd about the user's files, and what many devices could not keep equal.
-    notes = [*datamodule.notes, *distributed.notes(method, options)]
+    notes = [*datamodule.notes, *distributed.notes(method, options), *condition_notes(cell.conditions, datamodule.raw)]
     content = datamodule.content_hash if cell.split == "test" else ""  # a trial does not even hash test rows
     record = Record(
         cell=cell,
         status="ok",
         schema=SCHEMA,
         trivial=task.goal.trivial(train.target, measured.target, measured.gallery),
+        trivial_validation=task.goal.trivial(train.target, val.target, val.gallery),
         rows=len(measured.target),
         conditions=swept.conditions,
+        fill=None if filling is None else filling.chosen,
         summary=finite(summary),
         training=trained.stages,
         cost=finite(cost),
@@ -168,6 +188,7 @@ def _check_code(cell: Cell, datamodule: DataModule) -> None:
         "the method": (method_digest(cls, resolve(cell.method, cls, cell.options, cell.method)), cell.source),
         "the protocol or the dataset's code": (protocol_digest(datamodule), cell.protocol),
         "the data": (datamodule.task.version, cell.dataset_version),
+        "a corruption": (versions(cell.conditions, datamodule.raw), cell.corruptions),
     }
     changed = [what for what, (here, planned) in now.items() if here != planned]
     if changed:

@@ -36,11 +36,16 @@ from leaderboard.record import Fitted
 from methods.base import Encoded, Method, Stage
 from methods.metrics import higher_is_better
 from methods.parts.distributed import from_rank_zero, world
+from methods.stage import share_epochs
 
 # Lightning's import makes torch ask NVIDIA's library whether there is a GPU, and AdamW asks in every step: where there
 # is none, the search for the library takes a twentieth of a small step.
 if not torch.cuda.is_available():
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
+
+FEW_ROWS = 1000  # of validation, below which epochs are chosen by the task's loss
+STEPS_AN_EPOCH = 8  # at least: a batch of most rows would make an epoch one step
+SMALLEST_BATCH = 4
 
 # What a method or a callback may do in every step of Lightning's; who does is trained one step at a time.
 STEP_HOOKS = (
@@ -90,6 +95,14 @@ class TrainerOptions:
             return "cuda"
         return "mps" if self.accelerator == "gpu" or torch.backends.mps.is_available() else "cpu"
 
+    def fitting(self, batch_size: int, rows: int) -> int:
+        """Rows of a batch that leaves an epoch of `rows` rows eight steps; a power of two if it had to be cut."""
+        if rows >= batch_size * STEPS_AN_EPOCH:
+            return batch_size
+        fits = 1 << max(0, (rows // STEPS_AN_EPOCH).bit_length() - 1)
+        fits = min(batch_size, max(fits, SMALLEST_BATCH))
+        return max(1, fits // self.devices) * self.devices
+
     def share(self, batch_size: int) -> int:
         """Rows per device of a global batch, which does not depend on the number of devices.
 
@@ -105,15 +118,27 @@ class TrainerOptions:
 
 
 class BestEpoch(Callback):
-    """Keep the best epoch's weights in preallocated tensors, stop when patience runs out, restore at the end."""
+    """Keep the best epoch's weights in preallocated tensors, stop when patience runs out, restore at the end.
 
-    def __init__(self, stage: Stage, patience: int) -> None:
+    Args:
+        rows: Of the validation split. An accuracy of few rows has many equals and a standard error of a percent: the
+            task's loss of the same rows tells epochs apart.
+    """
+
+    def __init__(self, stage: Stage, rows: int) -> None:
         self.stage = stage
-        self.patience = patience
-        metric = stage.method.task.metric if stage.select == "metric" else "loss"
-        self.monitor = f"val/{metric}"
-        self.sign = 1 if stage.select == "metric" and higher_is_better(metric) else -1
+        recipe, task = stage.method.recipe, stage.method.task
+        self.patience = recipe.patience
+        # Of the recipe's epochs, not the stage's: the first stage of a wrapper is the beginning of its base's own cell.
+        self.earliest = math.ceil(recipe.epochs / 10)
+        self.metric = f"val/{task.metric}"
+        by_loss = rows < FEW_ROWS and task.goal.labelled and not task.goal.ranked
+        self.monitor = {"loss": "val/loss", "last": self.metric}.get(
+            stage.select, "val/task_loss" if by_loss else self.metric
+        )
+        self.sign = 1 if self.monitor == self.metric and higher_is_better(task.metric) else -1
         self.score = -math.inf
+        self.metric_score: float | None = None  # of the same epoch
         self.epoch = -1
         self.history: list[dict[str, float]] = []
         self._best: dict[str, Tensor] = {}
@@ -130,9 +155,10 @@ class BestEpoch(Callback):
             score = trainer.strategy.broadcast(score)
         if score > self.score or self.stage.select == "last":
             self.score, self.epoch = score, trainer.current_epoch
+            self.metric_score = float(trainer.callback_metrics[self.metric])
             self._keep(pl_module)
         elif self.stage.stop_early and trainer.current_epoch - self.epoch >= self.patience:
-            trainer.should_stop = True
+            trainer.should_stop = trainer.current_epoch + 1 >= self.earliest
         restore_random_state(pl_module.device, self._random)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -208,8 +234,8 @@ def fit(
 ) -> tuple[Fitted, ...]:
     """Fit a method stage by stage.
 
-    Every stage reseeds from (dataset, seed, stage index): a wrapper's first stage is bit-equal to its base's own
-    cell, and all methods see the rows in the same order.
+    Every stage reseeds from (dataset, seed, stage index): a wrapper's first stage is bit-equal to the first epochs of
+    its base's own cell, and all methods see the rows in the same order. The recipe's epochs are shared by the stages.
 
     Returns:
         One report per stage.
@@ -217,9 +243,11 @@ def fit(
     options = options or TrainerOptions()
     if options.precision == "64-true":
         method.double()  # all of it: Lightning converts what a stage trains, and a wrapper trains its base first
-    datamodule.batch_size = method.recipe.batch_size
+    asked, rows = method.recipe.batch_size, len(datamodule.splits["train"].target)
+    datamodule.batch_size = asked if method.batch_statistic else options.fitting(asked, rows)
     reports = []
-    for index, stage in enumerate(method.stages()):
+    stages = method.stages()
+    for index, (stage, epochs) in enumerate(zip(stages, share_epochs(stages, method.recipe.epochs), strict=True)):
         identity = (datamodule.task.name, seed, index)
         seed_all(*identity, "stage")
         datamodule.seed = derive(*identity, "order")
@@ -230,7 +258,7 @@ def fit(
                 report = _solve(stage, datamodule, options)
             else:
                 logger = log.of_stage(index, stage.name) if log else False
-                report = _train(stage, datamodule, options, callbacks, logger)
+                report = _train(stage, epochs, datamodule, options, callbacks, logger)
         reports.append(Fitted(stage.name, time.perf_counter() - started, **report))
     return tuple(reports)
 
@@ -287,14 +315,13 @@ def root_device(options: TrainerOptions) -> torch.device:
 
 def _train(
     stage: Stage,
+    epochs: int,
     datamodule: DataModule,
     options: TrainerOptions,
     callbacks: tuple[Callback, ...],
     logger: Logger | Literal[False],
 ) -> dict[str, Any]:
-    recipe = stage.method.recipe
-    best = BestEpoch(stage, recipe.patience)
-    epochs = recipe.epochs if stage.epochs is None else min(stage.epochs, recipe.epochs)
+    best = BestEpoch(stage, len(datamodule.splits["val"].target))
     trainer = make_trainer(options, max_epochs=epochs, callbacks=[best, *callbacks], logger=logger)
     train, val = datamodule.train_dataloader(), datamodule.val_dataloader()
     # Autocast keeps the weights it has cast until the call ends: mixed precision must have one step a call.
@@ -309,9 +336,11 @@ def _train(
         "epochs": trainer.current_epoch,
         "steps": steps,
         "best_epoch": best.epoch,
-        "best_score": best.sign * best.score,
-        "monitor": best.monitor,
         "history": tuple(best.history),
+        "cap": epochs,
+        "batch_size": datamodule.batch_size,
+        "score": best.metric_score,
+        **({} if stage.select == "last" else {"best_score": best.sign * best.score, "monitor": best.monitor}),
     }
 
 

@@ -13,21 +13,21 @@ import math
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import tomli_w
-import torch
 from scipy.stats import qmc
 
-from benchmark.build import build_dataset, build_method
+from benchmark.build import build_dataset, build_method, sketched
 from benchmark.errors import UsageError
 from benchmark.options import plain, resolve
 from benchmark.plan import Plan
 from benchmark.seeds import derive
+from datamodules.sources.files import write_whole
 from datamodules.spec import Task
 from leaderboard.record import Cell, Condition, Record, Tuning
 from methods.parts.search import LogUniform, Space, Uniform
@@ -115,7 +115,7 @@ def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int,
 def write(tuned: Tuned, path: Path) -> None:
     """Write the choices, readable and complete."""
     raw = {"digest": tuned.digest, **msgspec.to_builtins(tuned)}
-    path.write_text(tomli_w.dumps(raw), encoding="utf-8")
+    write_whole(path, tomli_w.dumps(raw).encode())
 
 
 def read(path: Path) -> Tuned:
@@ -128,7 +128,7 @@ def read(path: Path) -> Tuned:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         digest = raw.pop("digest", None)
         tuned = msgspec.convert(raw, Tuned)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of TOML, of Unicode, and what is no choice
         raise UsageError(f"{path} is no file of `polymodal tune`: {error}") from None
     if tuned.digest != digest:
         raise UsageError(
@@ -149,7 +149,7 @@ def apply(plan: Plan, tuned: Tuned) -> Plan:
         listed = ", ".join(f"{label} on {dataset}" for label, dataset in missing[:5])
         raise UsageError(f"not tuned: {listed}{', ...' * (len(missing) > 5)}. Run `polymodal tune` with them first")
     cells = [_tuned(cell, choices[cell.label, cell.dataset], tuned.digest) for cell in plan.cells]
-    return Plan(tuple(cells), plan.not_applicable, plan.added, plan.notes)
+    return replace(plan, cells=tuple(cells))
 
 
 def points(dataset: str, trials: int) -> list[list[float]]:
@@ -187,7 +187,7 @@ def _with(cell: Cell, recipe: Mapping[str, Any], options: Mapping[str, Any]) -> 
     resolved = resolve(cell.method, cls, {**cell.options, **options}, where)
     values = {**cell.recipe, **recipe}
     task = _task(cell.dataset, json.dumps(cell.dataset_options))
-    with torch.device("meta"):
+    with sketched():
         size = sum(p.numel() for p in build_method(cell.method, resolved, task, values).parameters())
     given = {key: plain(value) for key, value in resolved.items()}
     return msgspec.structs.replace(cell, recipe=values, options=given, parameters=size)

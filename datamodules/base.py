@@ -111,6 +111,13 @@ class Split(NamedTuple):
     gallery: Tensor | None = None
 
 
+class Skeleton(NamedTuple):
+    """A body in motion: its joints in each frame, `[T, J, 3]` with the height second, and which of them are joined."""
+
+    joints: Tensor
+    bones: tuple[tuple[int, int], ...]
+
+
 class Batches:
     """Iterable over a split by index: no per-sample Python, no collation, no worker processes.
 
@@ -152,7 +159,7 @@ class Batches:
     def _shuffled(self) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed((self.seed + 0x9E3779B9 * self.epoch) % 2**63)
         self.epoch += 1
-        order = torch.randperm(self.rows, generator=generator)
+        order = self.order(generator)
         rank, world = _rank_and_world()
         size = min(self.rows, self.batch_size)
         if size % world:
@@ -160,6 +167,10 @@ class Batches:
         for i in range(len(self)):
             index = order[i * self.batch_size : (i + 1) * self.batch_size]
             yield self.take(index if world == 1 else index.tensor_split(world)[rank])
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The rows of one epoch; every rank draws the same."""
+        return torch.randperm(self.rows, generator=generator)
 
     def _in_order(self) -> Iterator[Batch]:
         for start in self._starts():
@@ -265,6 +276,17 @@ class DataModule(LightningDataModule, ABC):
             return ""
         return " ".join(words[token] if words else str(token) for token in value.tolist() if token)
 
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        """Where in an image what is asked about is, if that is known: modality -> `[N, H, W]` bool.
+
+        For the audit of attention; no method sees it.
+        """
+        return {}
+
+    def skeleton(self, modality: str, value: Tensor) -> Skeleton | None:
+        """A value of a modality as joints and bones, for people to look at; None if it is no body in motion."""
+        return None
+
     def corrupted(self, batch: Batch, split: SplitName, modality: str, corruption: str, severity: int) -> Tensor:
         """One modality of some rows of a split under a corruption, with the noise every method meets."""
         from datamodules.corruptions import corrupt, corruption_key
@@ -278,6 +300,7 @@ class DataModule(LightningDataModule, ABC):
             key=corruption_key(raw.name, raw.version, split, modality, corruption),
             modality=raw.modalities[raw.names.index(modality)],
             split=self.splits[split].inputs[modality],  # pyright: ignore[reportArgumentType] - indexed alike
+            dataset=raw.name,
         )
 
     def train_dataloader(self) -> Batches:

@@ -20,7 +20,7 @@ class Cars(ImageRetrieval):
     """
 
     title = "cars"
-    version = "1"
+    version = "2"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "J. Krause et al., 3D Object Representations for Fine-Grained Categorization, 3dRR at ICCV (2013)."
     folders = ("cars196", "CARS196", "stanford_cars", "cars")

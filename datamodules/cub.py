@@ -20,7 +20,7 @@ class Cub(ImageRetrieval):
     """
 
     title = "cub"
-    version = "1"
+    version = "2"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "C. Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, CNS-TR-2011-001 (2011)."
     folders = ("CUB_200_2011", "cub", "CUB")

@@ -6,10 +6,11 @@ import io
 import json
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -47,6 +48,9 @@ class EasyVqa(DataModule):
     Pixels are `byte / 128 - 1`: around zero a conv net learns shapes in a fraction of the steps it needs on [0, 1],
     where most of every image is near 1. Test is the wheel's own. Validation is 400 of the 4,000 training images, the
     first in `fixed_order(range(4000), "easy_vqa")`, with all their questions: no image is in two splits.
+
+    Args:
+        part: Share of the images of every split that is kept, with all their questions; the first in a fixed order.
     """
 
     version = "1"
@@ -55,6 +59,10 @@ class EasyVqa(DataModule):
     citation = "V. Zhou, easy-VQA (2019)."
     source = f"wheel {EASY_VQA.requirement}"
     wheels = (EASY_VQA,)
+
+    def __init__(self, *, part: Annotated[float, Meta(gt=0, le=1)] = 1.0) -> None:
+        super().__init__()
+        self.part = part
 
     def describe(self) -> Task:
         modalities = (
@@ -73,10 +81,18 @@ class EasyVqa(DataModule):
         images, train, test = _read()
         held_out = np.isin(train.image, fixed_order(range(TRAIN_IMAGES), "easy_vqa")[:VALIDATION_IMAGES])
         return {
-            "train": _make_split(images, Questions(*(x[~held_out] for x in train))),
-            "val": _make_split(images, Questions(*(x[held_out] for x in train))),
-            "test": _make_split(images, test),
+            "train": _make_split(images, _part(Questions(*(x[~held_out] for x in train)), self.part)),
+            "val": _make_split(images, _part(Questions(*(x[held_out] for x in train)), self.part)),
+            "test": _make_split(images, _part(test, self.part)),
         }
+
+    def places(self, split: SplitName) -> dict[str, torch.Tensor]:
+        image = self.splits[split].inputs["image"]
+        assert isinstance(image, Gathered)
+        corners = image.values[:, :, :: SIZE - 1, :: SIZE - 1].flatten(2).int()
+        background = corners.median(dim=2).values[:, :, None, None]  # the same all over an image
+        shape = (image.values.int() - background).abs().sum(dim=1) > 60
+        return {"image": shape[image.index]}
 
 
 def parse_questions(content: bytes) -> Questions:
@@ -107,6 +123,13 @@ def _read() -> tuple[torch.Tensor, Questions, Questions]:
     pixels = parse_images(files[name] for name in images)
     table = torch.from_numpy((pixels.astype(np.int16) - 128).astype(np.int8))
     return table, train, test._replace(image=test.image + TRAIN_IMAGES)
+
+
+def _part(questions: Questions, share: float) -> Questions:
+    """The questions about a share of the images."""
+    images = fixed_order(np.unique(questions.image), "easy_vqa/part")
+    among = np.isin(questions.image, images[: max(1, round(share * len(images)))])
+    return Questions(*(x[among] for x in questions))
 
 
 def _make_split(images: torch.Tensor, questions: Questions) -> Split:

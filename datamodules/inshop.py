@@ -23,7 +23,7 @@ class Inshop(ImageRetrieval):
     """
 
     title = "inshop"
-    version = "2"
+    version = "3"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "Z. Liu et al., DeepFashion: Powering Robust Clothes Recognition and Retrieval, CVPR (2016)."
     folders = ("In-shop Clothes Retrieval Benchmark", "inshop", "In-shop", "In_shop")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,13 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.base import SPLITS, Gathered, Split, SplitName
-from datamodules.bases.user_views import FILL, Gaps, UserTarget, UserViews
+from datamodules.bases.user_views import FILL, Gaps, NewRows, UserTarget, UserViews
 from datamodules.registry import register
+from datamodules.rows.fixed_order import Integers
 from datamodules.rows.standardise import Doubles, merged_moments
 from datamodules.rows.user_split import class_numbers
 from datamodules.sources.array_file import Array, ArrayFile
 from datamodules.spec import Kind, Modality, Task
 
+_There = dict[str, NDArray[np.bool_]]
 BLOCK = 1024  # rows looked at together
 _KINDS: dict[int, Kind] = {2: "vector", 3: "sequence", 4: "image"}
 _AXES = {kind: axes for axes, kind in _KINDS.items()}
@@ -72,26 +76,28 @@ class NpzViews(UserViews):
         self.kinds: Mapping[str, Kind | None]
         self.kinds = modalities if isinstance(modalities, Mapping) else dict.fromkeys(modalities)
         self.target = target
+        self._known: tuple[dict[SplitName, Integers], _There, Tensor | None] | None = None
 
     def describe(self) -> Task:
         modalities = [self._modality(name, kind) for name, kind in self.kinds.items()]
         if len(modalities) < 2:
             raise ValueError('`modalities` must name two arrays or more: ["image", "sound"] or { image = "image", .. }')
+        self.check_target(*self._target, f"{self.path}, `target` {self.target!r}")
+        self._complete(modalities)  # now: a bad row is an error of the plan, and not of every cell
         return self.task_of(self._arrays.fingerprint[:12], modalities, *self._target)
 
     def load(self) -> dict[SplitName, Split]:
-        rows = self.split_rows(self._target[0])
-        there = {m.name: self._there(m) for m in self.task.modalities}
-        present = self.present_of(there, rows["train"])
+        modalities = self.task.modalities
+        rows, there, present = self._complete(modalities)
         rows_of = {name: Gathered if own.all() else RowsWithGaps for name, own in there.items()}
-        values = {m.name: self._values(m, rows["train"][there[m.name][rows["train"]]]) for m in self.task.modalities}
+        values = {m.name: self._values(m, *self._moments[m.name]) for m in modalities}
         y = self.target_tensor(self._target[0], rows["train"])
         splits: dict[SplitName, Split] = {}
         for name, index in rows.items():
             own = torch.from_numpy(index)
             inputs = {
                 m.name: x[own] if m.kind == "text" else rows_of[m.name](x, own, scale, shift)
-                for m, (x, scale, shift) in zip(self.task.modalities, values.values(), strict=True)
+                for m, (x, scale, shift) in zip(modalities, values.values(), strict=True)
             }
             here = None if present is None else present[own]
             splits[name] = Split(inputs, y[own], here, self.group_of(index))
@@ -123,9 +129,9 @@ class NpzViews(UserViews):
             raise ValueError(f"{self.path}: {name!r} must have {rows} rows as the target, got the shape {x.shape}")
         return x
 
-    def _there(self, modality: Modality) -> NDArray[np.bool_]:
-        """`[N]` the rows that have a modality: those without NaN."""
-        x, where = self._array(modality.name), f"{self.path}: {modality.name!r}"
+    def _there(self, modality: Modality, x: Array, path: Path) -> NDArray[np.bool_]:
+        """`[N]` the rows of an array that have the modality: those without NaN."""
+        where = f"{path}: {modality.name!r}"
         if x.dtype.kind not in "iubf":
             raise ValueError(f"{where} must hold numbers, got {x.dtype}")
         there = np.ones(len(x), dtype=bool)
@@ -142,17 +148,61 @@ class NpzViews(UserViews):
             there[start : start + BLOCK] = ~empty.any(axis=1)
         return there
 
-    def _values(self, modality: Modality, train: NDArray[np.int64]) -> tuple[Tensor, float | Tensor, Tensor | None]:
+    def _complete(self, modalities: Sequence[Modality]) -> tuple[dict[SplitName, Integers], _There, Tensor | None]:
+        """The rows of each split, those that have each modality, and the same for a `Split`."""
+        if self._known is None:
+            rows = self.split_rows(self._target[0])
+            there = {m.name: self._there(m, self._array(m.name), self.path) for m in modalities}
+            self._known = rows, there, self.present_of(there, rows["train"])
+        return self._known
+
+    @cached_property
+    def _moments(self) -> dict[str, tuple[float | Tensor, Tensor | None]]:
+        """Modality -> the scale and the shift that make its stored rows inputs, by training rows."""
+        rows, there, _ = self._complete(self.task.modalities)
+        found: dict[str, tuple[float | Tensor, Tensor | None]] = {}
+        for m in self.task.modalities:
+            if m.kind == "text":
+                found[m.name] = (1.0, None)
+            elif m.kind == "image" and m.range is not None:
+                found[m.name] = (1 / 255, None)
+            else:
+                train = rows["train"][there[m.name][rows["train"]]]
+                mean, deviation = channel_moments(self._array(m.name), train, m.kind)
+                found[m.name] = (
+                    torch.from_numpy(1 / deviation).float(),
+                    torch.from_numpy(-mean / deviation).float(),
+                )
+        return found
+
+    def _values(
+        self, modality: Modality, scale: float | Tensor, shift: Tensor | None
+    ) -> tuple[Tensor, float | Tensor, Tensor | None]:
         """The rows as they are stored, and what makes them inputs: a scale and a shift."""
-        x = self._array(modality.name)
-        if modality.kind == "text":
-            return torch.from_numpy(x.astype(np.int64)), 1.0, None
-        # Where it is stored, unless torch cannot index it: other byte orders, long doubles, unsigned words.
-        values = torch.from_numpy(x if x.dtype.str in _TORCH else x.astype(np.float32))
-        if modality.kind == "image" and modality.range is not None:
-            return values, 1 / 255, None
-        mean, deviation = channel_moments(x, train, modality.kind)
-        return values, torch.from_numpy(1 / deviation).float(), torch.from_numpy(-mean / deviation).float()
+        return _stored(modality, self._array(modality.name)), scale, shift
+
+    @property
+    def known_target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
+        return self._target
+
+    def new_rows(self, path: Path) -> NewRows:
+        arrays, inputs, present = ArrayFile(path), {}, []
+        for m in self.task.modalities:
+            x = arrays.get(m.name)
+            if x.shape[1:] != m.shape or not len(x) or len({len(x), *(len(there) for there in present)}) > 1:
+                shape = ", ".join(map(str, m.shape))
+                raise ValueError(f"{path}: {m.name!r} must be [N, {shape}], N the same for all, got {x.shape}")
+            present.append(self._there(m, x, path))
+            index = torch.arange(len(x))
+            scale, shift = self._moments[m.name]
+            if m.kind == "text":
+                ids = _stored(m, x)
+                inputs[m.name] = ids.where(ids < m.vocabulary, 1)  # a word that training never had is unknown
+            else:
+                inputs[m.name] = RowsWithGaps(_stored(m, x), index, scale, shift)[index]
+        if (nothing := ~np.stack(present).any(axis=0)).any():
+            raise ValueError(f"{path}, row {int(nothing.argmax()) + 1}: every modality is empty")
+        return NewRows(inputs, torch.from_numpy(np.stack(present, axis=1)))
 
     @cached_property
     def _target(self) -> tuple[Array, tuple[str, ...]]:
@@ -187,6 +237,13 @@ def channel_moments(x: Array, rows: NDArray[np.int64], kind: Kind) -> tuple[Doub
     mean, deviation = merged_moments(block.reshape(-1, block.shape[-1]) for block in last)
     shape = (-1, 1, 1) if kind == "image" else (-1,)
     return mean.reshape(shape), deviation.reshape(shape)
+
+
+def _stored(modality: Modality, x: Array) -> Tensor:
+    """Where it is stored, unless torch cannot index it: other byte orders, long doubles, unsigned words."""
+    if modality.kind == "text":
+        return torch.from_numpy(x.astype(np.int64))
+    return torch.from_numpy(x if x.dtype.str in _TORCH else x.astype(np.float32))
 
 
 def _text(x: Array) -> NDArray[np.str_]:

@@ -51,10 +51,19 @@ def convert(key: str, hint: Any, value: Any) -> Any:
     try:
         converted = msgspec.convert(value, hint)
     except msgspec.ValidationError:
-        raise ValueError(f"`{key}` must be {describe(hint)}, got {value!r}") from None
+        raise ValueError(f"`{key}` must be {describe(hint)}, got {shown(value)}") from None
     if not _finite(converted):
-        raise ValueError(f"`{key}` must be finite, got {value!r}")
+        raise ValueError(f"`{key}` must be finite and of at most 64 bits, got {shown(value)}")
     return converted
+
+
+def shown(value: Any) -> str:
+    """A value for a message, which must not be longer than a line or two."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list ...
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def check(cls: type, given: Mapping[str, Any]) -> None:
@@ -108,6 +117,8 @@ def is_sequence(hint: Any) -> bool:
 def _finite(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
     if isinstance(value, Mapping):
         return all(map(_finite, value.values()))
     return all(map(_finite, value)) if isinstance(value, list | tuple) else True

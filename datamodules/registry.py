@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -85,16 +86,48 @@ class Registry:
 
         Raises:
             KeyError: With a suggestion, if there is none.
+            ImportError: If the installed package that registers it fails, saying where.
         """
         if name in self._loaded:
             return self._loaded[name]
         if shipped := self._shipped().get(name):
             importlib.import_module(shipped[0])
         elif point := self._installed().get(name):
-            self._loaded.setdefault(name, point.load())
+            self._loaded.setdefault(name, self._load(point))
         else:
             raise KeyError(self.unknown(name))
         return self._loaded[name]
+
+    def classes(self) -> dict[str, type]:
+        """What has been imported so far, by name."""
+        return dict(self._loaded)
+
+    def installed(self) -> tuple[str, ...]:
+        """The names that installed packages register."""
+        return tuple(self._installed())
+
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with installed packages that register something here: imports all of them."""
+        found = []
+        for point in self._installed().values():
+            try:
+                self._load(point)
+            except ImportError as error:
+                found.append(str(error))
+        return tuple(found)
+
+    def _load(self, point: EntryPoint) -> type:
+        package = point.dist.name if point.dist else point.value
+        try:
+            return point.load()
+        except (Exception, SystemExit) as error:
+            top = point.module.partition(".")[0]
+            own = raised_at(error, lambda file: top in (Path(file).stem, *Path(file).parts))
+            place = f" ({own[0]}, line {own[1]})" if own else ""
+            said = f"{type(error).__name__}: {error}{place}"
+            raise ImportError(
+                f"{self.noun} {point.name!r} of the package {package} failed to import: {said}"
+            ) from error
 
     def unknown(self, name: str) -> str:
         """The message for a name nobody registered."""
@@ -155,6 +188,9 @@ def load_plugin(path: str | Path) -> ModuleType:
     name = f"{_PLUGIN}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(path) and module.__name__ != "__main__":
+            return module  # imported by the user's own code, so what it registers is registered
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"plugin {path} is not a Python file")
@@ -162,10 +198,20 @@ def load_plugin(path: str | Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # who ends the process would end a run that has not begun, with success
         del sys.modules[name]
-        raise ImportError(f"plugin {path} failed to import: {type(error).__name__}: {error}") from error
+        own = raised_at(error, lambda file: file == str(path))
+        place = f" ({own[0]}, line {own[1]})" if own else ""
+        raise ImportError(f"plugin {path} failed to import: {type(error).__name__}: {error}{place}") from error
     return module
+
+
+def raised_at(error: BaseException, own: Callable[[str], bool]) -> tuple[str, int] | None:
+    """File and line where an error left the files that are somebody's own, or where they cannot be read."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno and own(error.filename):
+        return error.filename, error.lineno
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.lineno and own(f.filename)]
+    return (frames[-1].filename, frames[-1].lineno or 0) if frames else None
 
 
 def _package_path(package: str) -> list[str]:

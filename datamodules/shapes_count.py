@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from datamodules.base import DataModule, Gathered, Split, SplitName
 from datamodules.registry import register
-from datamodules.sources.shapes import COLOURS, SHAPES, SIZE, cached, draw_scenes, render
+from datamodules.sources.shapes import COLOURS, SHAPES, SIZE, cached, draw_scenes, of_colour, render
 from datamodules.spec import Modality, Task
 
 SPLITS: dict[SplitName, int] = {"train": 5000, "val": 1000, "test": 1000}
@@ -70,6 +70,11 @@ class ShapesCount(DataModule):
             image = Gathered(tensors["image"], index, 1 / 255)
             splits[name] = Split({"image": image, "question": tensors["question"][index]}, tensors["target"][index])
         return splits
+
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        image, question = (self.splits[split].inputs[name] for name in ("image", "question"))
+        assert isinstance(image, Gathered) and isinstance(question, Tensor)
+        return {"image": of_colour(image.values[image.index], question.argmax(dim=1))}
 
 
 def generate() -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ class Sop(ImageRetrieval):
     """
 
     title = "sop"
-    version = "1"
+    version = "2"
     licence = "photos: non-commercial research; see the dataset's page"
     citation = "H. O. Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, CVPR (2016)."
     folders = ("Stanford_Online_Products", "sop", "SOP")

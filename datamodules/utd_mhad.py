@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.base import DataModule, Split, SplitName
+from datamodules.base import DataModule, Skeleton, Split, SplitName
 from datamodules.options import Count
 from datamodules.registry import register
 from datamodules.rows.resample import resample
@@ -24,6 +24,11 @@ RECORDINGS = 861
 SUBJECTS: dict[SplitName, tuple[int, ...]] = {"train": (1, 3, 5), "val": (7,), "test": (2, 4, 6, 8)}
 JOINTS = 20
 HIP = 3  # of the joints, the centre of the hips
+# Head, shoulders and spine, then arms and legs, each from the body outwards.
+BONES = (
+    (0, 1), (1, 2), (2, 3), (1, 4), (4, 5), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10), (10, 11),
+    (3, 12), (12, 13), (13, 14), (14, 15), (3, 16), (16, 17), (17, 18), (18, 19),
+)  # fmt: skip
 _NAME = re.compile(r"a(?P<action>\d+)_s(?P<subject>\d+)_t(?P<trial>\d+)")
 ACTIONS = (
     "swipe left", "swipe right", "wave", "clap", "throw", "arm cross", "basketball shoot", "draw x",
@@ -107,6 +112,20 @@ class UtdMhad(DataModule):
             for name, own in rows.items()
         }
 
+    def skeleton(self, modality: str, value: torch.Tensor) -> Skeleton | None:
+        if modality != "skeleton":
+            return None
+        mean, deviation = self._pose
+        return Skeleton((value.double() * deviation + mean).view(-1, JOINTS, 3), BONES)
+
+    @cached_property
+    def _pose(self) -> tuple[torch.Tensor, float]:
+        """Mean pose and unit of the training rows, which the skeletons were made relative to."""
+        recordings = [r for r in list_recordings(self._folder) if r.subject in SUBJECTS["train"]]
+        x = np.stack([resample(read_recording(self._folder, r)[1], self.skeleton_length) for r in recordings])
+        mean, unit = _moments(x, one_unit=True)
+        return torch.from_numpy(mean), float(unit[0])
+
     @property
     def _folder(self) -> Path:
         return published_folder("utd_mhad", ("UTD-MHAD", "UTD_MHAD", "utd_mhad"))
@@ -115,10 +134,12 @@ class UtdMhad(DataModule):
 def _standardised(sequences: list[NDArray[np.float64]], train: NDArray[np.int64], one_unit: bool) -> torch.Tensor:
     """Sequences centred by channel, in deviations of the training rows: each channel's own, or one for all."""
     x = np.stack(sequences)
-    mean, deviation = moments(x[train].reshape(-1, x.shape[-1]))
-    if one_unit:
-        _, deviation = moments((x[train] - mean).reshape(-1, 1))
-    return torch.from_numpy(standardise(x, mean, deviation))
+    return torch.from_numpy(standardise(x, *_moments(x[train], one_unit)))
+
+
+def _moments(x: NDArray[np.float64], one_unit: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    mean, deviation = moments(x.reshape(-1, x.shape[-1]))
+    return mean, moments((x - mean).reshape(-1, 1))[1] if one_unit else deviation
 
 
 def list_recordings(folder: Path) -> list[Recording]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from leaderboard import measures
-from leaderboard.board import CONTROL, RANKED_SEEDS, REFERENCES, Board, Dataset, Row
+from leaderboard.board import RANKED_SEEDS, Board, Dataset, Row
 from leaderboard.ranking import Standing
 from leaderboard.robustness import modality_areas
 
@@ -16,7 +16,7 @@ _NAMED = 4  # of a list
 
 def answer(board: Board) -> tuple[str, ...]:
     """Who is ahead, who is tied at the top, what fusing gains, what breaks first, what is lost, what it costs."""
-    fused = [r for r in board.rows if r.label not in REFERENCES]
+    fused = [r for r in board.rows if r.label not in board.references]
     few = f"A smoke test: with fewer than {RANKED_SEEDS} seeds there are scores and intervals, but no ranks."
     found = (
         None if board.ranked else few,
@@ -32,11 +32,13 @@ def answer(board: Board) -> tuple[str, ...]:
 
 
 def _ahead(board: Board) -> str | None:
-    placed = [s for s in board.order("clean") if s.method not in REFERENCES]
+    placed = [s for s in board.order("clean") if s.method not in board.references]
     if not placed:
         return None
     ahead, behind = ([s for s in placed if s.verdict == v] for v in ("win", "loss"))
-    counted = f"{len(ahead)} of {len(placed)} methods are ahead of {CONTROL} on clean data and {len(behind)} behind"
+    counted = (
+        f"{len(ahead)} of {len(placed)} methods are ahead of {board.control} on clean data and {len(behind)} behind"
+    )
     first = placed[0]
     most = f"the largest advantage is {_said(first)} ({first.method}, on {first.on} of {first.of} datasets)"
     return f"{counted} (adjusted for their number); {most}."
@@ -108,7 +110,7 @@ def _fall(fused: Sequence[Row], dataset: Dataset, modality: str) -> float | None
 
 def _absent(board: Board) -> str | None:
     """What is left of the first method without a modality: of each on a board of one dataset, else of the dearest."""
-    placed = [s.method for s in board.order("clean") if s.method not in REFERENCES] or [CONTROL]
+    placed = [s.method for s in board.order("clean") if s.method not in board.references] or [board.control]
     row = next((r for r in board.rows if r.label == placed[0]), None)
     if row is None:
         return None
@@ -143,15 +145,15 @@ def _unconverged(board: Board) -> str | None:
 
 def _cost(board: Board) -> str | None:
     rows = {r.label: r for r in board.rows}
-    if CONTROL not in rows or not board.order("clean"):
+    if board.control not in rows or not board.order("clean"):
         return None
     first = board.order("clean")[0].method
-    if first == CONTROL:
-        return f"Nothing dearer than {CONTROL} is ahead of it."
-    shares = [_ratio(rows[first], rows[CONTROL], cost) for cost in ("parameters", "train_seconds")]
+    if first == board.control:
+        return f"Nothing dearer than {board.control} is ahead of it."
+    shares = [_ratio(rows[first], rows[board.control], cost) for cost in ("parameters", "train_seconds")]
     if None in shares:
         return None
-    return f"{first} has {shares[0]} times the parameters of {CONTROL} and trains {shares[1]} times as long."
+    return f"{first} has {shares[0]} times the parameters of {board.control} and trains {shares[1]} times as long."
 
 
 def _ratio(row: Row, control: Row, cost: str) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,14 +17,11 @@ from leaderboard.panels import Side
 from leaderboard.ranking import PILLARS, Ranking, Standing, best_of_each, rank
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve
+from leaderboard.showing import Shown
 from leaderboard.stats import Across, Estimate
-from leaderboard.variance_prior import Priors
 
-CONTROL = "concat"
 BEST_UNIMODAL = "best unimodal"
 TRIVIAL = "trivial predictor"
-REFERENCES = (TRIVIAL, BEST_UNIMODAL, CONTROL)
-"""Rows that stand above all others, whatever these are ordered by: what every method is to be read against."""
 RANKED_SEEDS = 5
 
 
@@ -106,7 +103,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Board:
+class Board(Shown):
     """Everything there is to say of one track.
 
     Attributes:
@@ -116,6 +113,7 @@ class Board:
         resolves: Pillar -> the smallest advantage this board shows with 80 % power.
         across: Pillar -> the tests across datasets, or why there are none.
         notes: What was set aside, what could not be done.
+        control: Label of the method that all are compared with.
     """
 
     track: str
@@ -126,6 +124,12 @@ class Board:
     across: Mapping[str, Across]
     leagues: tuple[League, ...]
     notes: tuple[str, ...]
+    control: str
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Rows that stand above all others, whatever these are ordered by: what every method is to be read against."""
+        return (TRIVIAL, BEST_UNIMODAL, self.control)
 
     def order(self, pillar: str) -> list[Standing]:
         """The methods with a place in a pillar, best first."""
@@ -145,19 +149,18 @@ def build(evidence: Evidence, track: str) -> Board:
     """
     here = [r for r in evidence.records if r.cell.track == track]
     failed = [r for r in evidence.failed if r.cell.track == track]
-    names = sorted({r.cell.dataset for r in (*here, *failed)})
-    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    control = evidence.control
     lost = {(r.cell.label, r.cell.dataset) for r in failed}
-    held: Held = {n: {} for n in names}
-    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
-        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
-    sides = {n: _side(n, own, _control(n, held, baselines[n]), evidence) for n, own in held.items() if own}
+    held = _held(evidence, track)
+    names = list(held)
+    baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
+    sides = _sides(evidence, held)
     labels = sorted({r.cell.label for r in (*here, *failed)})
     unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
     chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
-    compared = {p: _compared(p, sides, chosen, held) for p in PILLARS}
+    compared = {p: _compared(p, sides, chosen, held, control) for p in PILLARS}
     placed = [*(m for m in labels if m not in unimodal), BEST_UNIMODAL]
-    rankings = {p: rank(own, placed, CONTROL) for p, own in compared.items()}
+    rankings = {p: rank(own, placed, control) for p, own in compared.items()}
     tops = {PILLARS[p]: best_of_each(own, placed) for p, own in compared.items()}
     taken = {n: panels.estimates(own, sides[n], baselines[n]) for n, own in held.items() if own}
 
@@ -167,7 +170,7 @@ def build(evidence: Evidence, track: str) -> Board:
         shown = BEST_UNIMODAL if label == chosen[n] else label
         best = tuple(m for m, by_dataset in tops.items() if shown in by_dataset.get(n, ()))
         own = held[n][label]
-        return Entry("ok", "", taken[n][label], best, own, sum(not _converged(r) for r in own))
+        return Entry("ok", "", taken[n][label], best, own, sum(not r.converged for r in own))
 
     entries = {label: {n: entry(label, n) for n in names} for label in labels}
     first = {r.cell.label: r for r in reversed((*here, *failed))}
@@ -180,12 +183,13 @@ def build(evidence: Evidence, track: str) -> Board:
     return Board(
         track,
         datasets,
-        tuple(sorted([*rows, _trivial_row(datasets)], key=_order)),
+        tuple(sorted([*rows, _trivial_row(datasets)], key=partial(_order, control=control))),
         all(d.seeds >= RANKED_SEEDS for d in datasets),
         {p: rankings[p].resolves for p in PILLARS},
         {p: rankings[p].across for p in PILLARS},
-        leagues({n: own[0].cell for n, own in by_dataset.items()}, compared, placed, CONTROL),
-        tuple(board_notes.notes(evidence, here, failed, sides, baselines, CONTROL)),
+        leagues({n: own[0].cell for n, own in by_dataset.items()}, compared, placed, control),
+        tuple(board_notes.notes(evidence, here, failed, sides, baselines, control)),
+        control,
     )
 
 
@@ -202,7 +206,7 @@ def of_league(board: Board, name: str) -> Board:
     rows = []
     for row in board.rows:
         standings = {p: r.standings[row.label] for p, r in league.rankings.items() if row.label in r.standings}
-        if standings or row.label in REFERENCES:
+        if standings or row.label in board.references:
             entries = {n: row.entries[n] for n in league.datasets}
             folded = {label: {n: own[n] for n in league.datasets} for label, own in row.folded.items()}
             holes = tuple(f"{n}: {e.reason}" for n, e in entries.items() if e.status != "ok")
@@ -211,7 +215,7 @@ def of_league(board: Board, name: str) -> Board:
     return replace(
         board,
         datasets=tuple(d for d in board.datasets if d.name in league.datasets),
-        rows=tuple(sorted(rows, key=_order)),
+        rows=tuple(sorted(rows, key=partial(_order, control=board.control))),
         resolves={p: r.resolves for p, r in league.rankings.items()},
         across={p: r.across for p, r in league.rankings.items()},
         leagues=(),
@@ -224,28 +228,36 @@ def build_all(evidence: Evidence) -> tuple[Board, ...]:
     return tuple(build(evidence, t) for t in ("plain", "augmented") if t in tracks)
 
 
-def _control(dataset: str, held: Held, baselines: Baselines) -> tuple[Record, ...]:
+def sides(evidence: Evidence, track: str) -> dict[str, Side]:
+    """Dataset -> its methods side by side, as the board of a track has them."""
+    return _sides(evidence, _held(evidence, track))
+
+
+def _held(evidence: Evidence, track: str) -> Held:
+    here = [r for r in evidence.records if r.cell.track == track]
+    failed = [r for r in evidence.failed if r.cell.track == track]
+    lost = {(r.cell.label, r.cell.dataset) for r in failed}
+    held: Held = {n: {} for n in sorted({r.cell.dataset for r in (*here, *failed)})}
+    for r in sorted((r for r in here if (r.cell.label, r.cell.dataset) not in lost), key=lambda r: r.cell.label):
+        held[r.cell.dataset][r.cell.label] = (*held[r.cell.dataset].get(r.cell.label, ()), r)
+    return held
+
+
+def _sides(evidence: Evidence, held: Held) -> dict[str, Side]:
+    return {n: _side(n, own, _control(n, held, evidence), evidence) for n, own in held.items() if own}
+
+
+def _control(dataset: str, held: Held, evidence: Evidence) -> tuple[Record, ...]:
     """The control of this track; where it has none, that of the plain one."""
-    own = any(CONTROL in records for records in held.values())
-    return held[dataset].get(CONTROL, ()) if own else tuple(baselines.concat.values())
-
-
-def priors(evidence: Evidence, track: str = "plain") -> Priors:
-    """The priors of the variance over seeds that a board fits to its methods, to be frozen with reference results."""
-    held: dict[str, dict[str, list[Record]]] = {}
-    for r in evidence.records:
-        if r.cell.track == track:
-            held.setdefault(r.cell.dataset, {}).setdefault(r.cell.label, []).append(r)
-    found = {}
-    for name, own in sorted(held.items()):
-        methods = {label: tuple(records) for label, records in own.items()}
-        side = _side(name, methods, methods.get(CONTROL, ()), evidence)
-        found[name] = {measure: panel.prior for measure, panel in side.panels.items()}
-    return found
+    name = evidence.control
+    if any(name in records for records in held.values()):
+        return held[dataset].get(name, ())
+    plain = [r for r in evidence.records if r.cell.label == name and r.cell.track == "plain"]
+    return tuple(r for r in plain if r.cell.dataset == dataset)
 
 
 def _side(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
-    methods = {**own, CONTROL: control} if control else own
+    methods = {**own, evidence.control: control} if control else own
     reference = control or [r for several in own.values() for r in several]
     return panels.side(methods, reference, evidence.stores, evidence.priors.get(name, {}))
 
@@ -255,7 +267,9 @@ def _chosen(baselines: Baselines, own: Mapping[str, Sequence[Record]]) -> str | 
     return label if label in own else None
 
 
-def _compared(pillar: str, sides: Mapping[str, Side], chosen: Mapping[str, str | None], held: Held) -> dict[str, Panel]:
+def _compared(
+    pillar: str, sides: Mapping[str, Side], chosen: Mapping[str, str | None], held: Held, control: str
+) -> dict[str, Panel]:
     """By dataset, the methods that have a place in a pillar."""
     found: dict[str, Panel] = {}
     for n, side in sides.items():
@@ -263,22 +277,13 @@ def _compared(pillar: str, sides: Mapping[str, Side], chosen: Mapping[str, str |
         if own is None or not side.normal:
             continue
         kept = set(own.methods)
-        if pillar == "robust" and CONTROL in own.methods:
+        if pillar == "robust" and control in own.methods:
             # Who is near chance has nothing to lose, and would lead.
             trivial = next(r.trivial for several in held[n].values() for r in several)
-            kept = pillars.strong(side.panels["clean"], trivial or 0.0, CONTROL)
+            kept = pillars.strong(side.panels["clean"], trivial or 0.0, control)
         renamed = {BEST_UNIMODAL if m == chosen[n] else m: s for m, s in own.methods.items() if m in kept}
         found[n] = Panel(renamed, own.prior, own.unit)
     return found
-
-
-def _converged(record: Record) -> bool:
-    """Not of a stage that was still getting better when its epochs were over: best in the last tenth of them."""
-    cap = record.cell.recipe.get("epochs")
-    if not isinstance(cap, int):
-        return True
-    late = cap - math.ceil(cap / 10)
-    return not any(s.epochs >= cap and s.best_epoch is not None and s.best_epoch >= late for s in record.training)
 
 
 def _hole(label: str, dataset: str, failed: Sequence[Record], evidence: Evidence) -> Entry:
@@ -344,9 +349,10 @@ def _normalised(entry: Entry, measure: str) -> float:
     return measures.normalise(mean, entry.records[0]) if measure == "clean" else mean
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    if row.label in REFERENCES:
-        return (-1, REFERENCES.index(row.label))
+def _order(row: Row, control: str) -> tuple[Any, ...]:
+    references = (TRIVIAL, BEST_UNIMODAL, control)
+    if row.label in references:
+        return (-1, references.index(row.label))
     standing = row.standings.get("clean")
     if standing is not None:
         return (0, -standing.advantage, row.label)

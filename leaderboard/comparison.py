@@ -7,16 +7,22 @@ the number of lines: that any line is a false win or loss has a chance of 5 % at
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leaderboard import measures, moderated, pillars, rows, scores, variance_prior
+from leaderboard import measures, moderated, outcomes, pillars, rows, scores, variance_prior
 from leaderboard.effect import Effect, Verdict, judge
 from leaderboard.merge import BoardError, Evidence
-from leaderboard.moderated import summarise
+from leaderboard.moderated import Summary, summarise
 from leaderboard.record import Condition, Record
+from leaderboard.store import Store
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _FROZEN = {"clean": "clean", "robust": "drop"}  # kind of difference -> the measure it is of; the others are of no board
 
@@ -66,6 +72,15 @@ class Comparison:
     rows: tuple[RowDifference, ...]
     notes: tuple[str, ...]
 
+    def frame(self) -> DataFrame:
+        """A row per difference."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(d) for d in self.differences])
+
+    def _repr_html_(self) -> str:
+        return self.frame().to_html(index=False)
+
     def tally(self, kind: str) -> dict[Verdict, int]:
         """Wins, ties and losses of A among the differences of a kind."""
         found: dict[Verdict, int] = {"win": 0, "tie": 0, "loss": 0}
@@ -100,6 +115,7 @@ def compare(evidence: Evidence, a: str, b: str, every: bool = False, top: int = 
     if len(tracks) > 1:
         notes.append("of different tracks: one of them saw corrupted or missing modalities in training")
     lines: list[_Line] = []
+    without_rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
     differing: list[RowDifference] = []
     failed = {(r.cell.label, r.cell.dataset): r.cell.seed for r in evidence.failed if r.cell.label in (a, b)}
     for name in shared:
@@ -110,7 +126,14 @@ def compare(evidence: Evidence, a: str, b: str, every: bool = False, top: int = 
         pair = _Pair(a, b, mine[name], theirs[name], evidence)
         notes += pair.notes
         lines += [pair.line(*w) for w in _what(pair.conditions, every)]
+        if pair.seeds_only and not pair.unpaired:
+            without_rows[tuple(pair.seeds_only)].append(name)
         differing += pair.rows(top)
+    for whats, names in without_rows.items():
+        notes.append(
+            f"{', '.join(names)}: an export keeps rows for what a board ranks by, so these intervals are over seeds "
+            f"only: {', '.join(whats[:4])}{', ...' * (len(whats) > 4)}"
+        )
     judged = judge([line.effect for line in lines])
     differences = [line.judged(found.p, found.verdict) for line, found in zip(lines, judged, strict=True)]
     return Comparison(a, b, tuple(differences), tuple(differing), tuple(notes))
@@ -159,14 +182,23 @@ class _Pair:
         self.conditions = [c for c in first.conditions if all(c.id in own for own in every)]
         self.notes: list[str] = []
         ids = [c.id for c in self.conditions]
+        self.stores = evidence.stores
         self.target: np.ndarray | None = None
-        self.values = [{r.cell.seed: self._values(r, ids, evidence) for r in several} for several in self.records]
+        self.values = [{r.cell.seed: self._values(r, ids) for r in several} for several in self.records]
+        # An export has no predictions, but knows of its rows what the board's own measures need.
+        self.kept = [not isinstance(evidence.stores[several[0].cell.id], Store) for several in self.records]
         sizes = {v.shape[1] for own in self.values for v in own.values() if v is not None}
-        if len(sizes) != 1 or any(v is None for own in self.values for v in own.values()):
+        unknown = any(
+            v is None for own, kept in zip(self.values, self.kept, strict=True) for v in own.values() if not kept
+        )
+        if len(sizes) > 1 or unknown:
             self.notes.append(f"{self.dataset}: rows cannot be paired, so intervals there are over seeds only")
+        if len(sizes) != 1 or unknown or any(self.kept):
             self.target = None
         self.index = {name: i for i, name in enumerate(ids)}
-        self.groups = None if self.target is None else rows.groups(evidence.stores[cell.id], first)
+        self.groups = outcomes.grouping((*mine, *theirs), evidence.stores)
+        self.unpaired = len(sizes) > 1 or unknown
+        self.seeds_only: list[str] = []
         others: dict[tuple[str, str], list[Record]] = {}
         for r in evidence.records:
             if r.cell.dataset == self.dataset:
@@ -174,9 +206,10 @@ class _Pair:
         self.every = list(others.values())
         self.frozen = evidence.priors.get(self.dataset, {})
 
-    def _values(self, record: Record, ids: Sequence[str], evidence: Evidence) -> np.ndarray | None:
+    def _values(self, record: Record, ids: Sequence[str]) -> np.ndarray | None:
         """What each row adds to the score under each condition, `[conditions, N]`."""
-        found = rows.arrays(evidence.stores[record.cell.id], record, list(ids))
+        store = self.stores[record.cell.id]
+        found = rows.arrays(store, record, list(ids)) if isinstance(store, Store) else None
         if found is None:
             return None
         self.target = found[0]
@@ -184,10 +217,10 @@ class _Pair:
 
     def line(self, kind: str, what: str, weights: Mapping[str, float]) -> _Line:
         """How the two differ in a weighted mean of conditions."""
-        summaries = {
-            label: summarise(np.stack([self._weighted(r, own[r.cell.seed], weights) for r in several]), self.groups)
-            for label, several, own in zip(self.labels, self.records, self.values, strict=True)
-        }
+        summaries = self._by_row(weights)
+        if summaries is None:
+            self.seeds_only.append(what)
+            summaries = dict(zip(self.labels, (_by_score(own, weights) for own in self.records), strict=True))
         prior = self.frozen.get(_FROZEN.get(kind, "")) or self._prior(weights)
         panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, prior)
         a, b = self.labels
@@ -201,11 +234,24 @@ class _Pair:
         variances = [float(np.var([sum(w * s[n] for n, w in weights.items()) for s in own], ddof=1)) for own in able]
         return variance_prior.fit(variances, [len(own) - 1 for own in able])
 
-    def _weighted(self, record: Record, values: np.ndarray | None, weights: Mapping[str, float]) -> np.ndarray:
-        if self.target is None or values is None:
-            score = {c.id: c.score for c in record.conditions}
-            return np.array([sum(w * score[name] for name, w in weights.items())])
-        return np.tensordot(np.array(list(weights.values())), values[[self.index[n] for n in weights]], 1)
+    def _by_row(self, weights: Mapping[str, float]) -> dict[str, Summary] | None:
+        """None unless the rows of both are known, and are the same."""
+        if self.unpaired:
+            return None
+        found = [self._summary(i, weights) for i in range(2)]
+        known = [summary for summary in found if summary is not None]
+        if len(known) < 2 or len({len(summary.rows) for summary in known}) > 1:
+            return None
+        return dict(zip(self.labels, known, strict=True))
+
+    def _summary(self, side: int, weights: Mapping[str, float]) -> Summary | None:
+        if self.kept[side]:
+            found = outcomes.summaries(self.records[side], {"line": weights}, self.stores, None)
+            return None if found is None else found["line"]
+        chosen = [self.index[name] for name in weights]
+        own = np.array(list(weights.values()))
+        values = [v for r in self.records[side] if (v := self.values[side][r.cell.seed]) is not None]
+        return outcomes.from_rows(np.stack([np.tensordot(own, v[chosen], 1) for v in values]), self.groups)
 
     def rows(self, top: int) -> list[RowDifference]:
         """The rows that differ most, half of them in favour of each where there are enough."""
@@ -221,6 +267,11 @@ class _Pair:
             for i in dict.fromkeys(chosen)
             if gap[i]
         ]
+
+
+def _by_score(records: Sequence[Record], weights: Mapping[str, float]) -> Summary:
+    scores = [{c.id: c.score for c in r.conditions} for r in records]
+    return summarise(np.array([[sum(w * own[name] for name, w in weights.items())] for own in scores]))
 
 
 def _what(conditions: Sequence[Condition], every: bool) -> Iterable[tuple[str, str, dict[str, float]]]:

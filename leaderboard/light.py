@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr, replace
 
-from leaderboard.record import Condition, Measured, Numbers, Record
+from leaderboard.record import Condition, Fill, Measured, Numbers, Record
 
 _NOTHING: Numbers = {}
+_NO_FILLS: dict[Fill, float] = {}
+_DOUBT = "error_auroc"  # the one diagnostic that is a measure
 
 
 class Lighten:
@@ -19,7 +21,7 @@ class Lighten:
         self._shared: dict[tuple[Condition, ...], tuple[Condition, ...]] = {}
 
     def __call__(self, record: Record) -> Record:
-        """The record without learning curves, further metrics and diagnostics."""
+        """The record without learning curves, further metrics and other diagnostics."""
         planned = self._shared.setdefault(record.cell.conditions, record.cell.conditions)
         # The same value, so the cell stays the same; a replaced cell would be hashed again.
         force_setattr(record.cell, "conditions", planned)
@@ -41,5 +43,6 @@ def _light(planned: Condition, found: Measured) -> Measured:
         metrics=_NOTHING,
         calibration=found.calibration if planned.kind in ("clean", "single") else _NOTHING,
         weights=found.weights,
-        diagnostics=_NOTHING,
+        diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
+        fills=found.fills or _NO_FILLS,
     )

@@ -64,7 +64,13 @@ _COLUMNS = (
         "Retention",
         "share of the clean score kept under corruption; never ranked by, blank below 0.8 of concat's clean score",
     ),
-    Measure("missing", "Missing", "chance-normalised score, mean over absent subsets of modalities"),
+    Measure(
+        "missing",
+        "Missing",
+        "chance-normalised score, mean over absent subsets of modalities; what fills them is chosen on validation",
+    ),
+    Measure("missing_zero", "Missing, zero", "the same with absent encodings zero"),
+    Measure("missing_mean", "Missing, mean", "the same with absent encodings at their mean over the training rows"),
     Measure("missing_worst", "Worst subset", "chance-normalised score with the worst subset of modalities absent"),
     Measure("missing_rate", "Missing rate", "area over the rate at which modalities go missing per sample"),
     Measure("nll", "NLL", "negative log-likelihood, clean", better="lower"),
@@ -72,12 +78,40 @@ _COLUMNS = (
     Measure("ece", "ECE", "expected calibration error, clean", better="lower"),
     Measure("nll_corrupted", "NLL corr.", "negative log-likelihood, mean over corruptions", better="lower"),
     Measure("ece_corrupted", "ECE corr.", "expected calibration error, mean over corruptions", better="lower"),
-    Measure("parameters", "Params", "parameters of the trained model", better="lower", style="count"),
+    Measure(
+        "error_auroc",
+        "Doubt AUROC",
+        "chance that a wrong answer has a lower softmax confidence than a right one, clean; .5 says nothing",
+    ),
+    Measure(
+        "uncertainty_auroc",
+        "Own AUROC",
+        "the same of the uncertainty that the method declares itself (EMMA: system energy), clean",
+    ),
+    Measure("uncertainty_auroc_corrupted", "Own AUROC corr.", "the same, mean over single corruptions"),
+    Measure("asked", "On the asked", "share of the attention on cells of what is asked about, where places are known"),
+    Measure("asked_gain", "Above uniform", "that share minus what uniform attention has", style="signed"),
+    Measure("attention_entropy", "Attention entropy", "of the attention over cells, 1 is uniform", better=""),
+    Measure("attention_support", "Support", "share of the cells that get any attention", better=""),
+    Measure(
+        "parameters",
+        "Params",
+        "parameters that some stage of the training fits by gradient",
+        better="lower",
+        style="count",
+    ),
+    Measure("steps", "Steps", "optimiser steps of all stages together", better="lower", style="count"),
     Measure("flops", "FLOPs", "floating-point operations per sample", better="lower", style="count"),
     Measure("train_seconds", "Train s", "training seconds times devices", better="lower", style="seconds"),
     Measure("latency_1", "ms @1", "latency at batch 1, median, milliseconds", better="lower", style="quantity"),
     Measure("latency_64", "ms @64", "latency at batch 64, median, milliseconds", better="lower", style="quantity"),
-    Measure("memory", "Memory MB", "peak memory", better="lower", style="quantity"),
+    Measure(
+        "memory",
+        "Memory MB",
+        "peak memory of a cell above what its process held before",
+        better="lower",
+        style="quantity",
+    ),
 )
 MEASURES: dict[str, Measure] = {m.name: m for m in _COLUMNS}
 
@@ -99,8 +133,12 @@ SLICES: dict[str, tuple[str, ...]] = {
         ),
         *("nll_corrupted", "ece_corrupted"),
     ),
-    "missing": ("missing", "missing_worst", "missing_rate"),
-    "cost": ("parameters", "flops", "train_seconds", "latency_1", "latency_64", "memory"),
+    "missing": ("missing", "missing_zero", "missing_mean", "missing_worst", "missing_rate"),
+    "audit": (
+        *("error_auroc", "uncertainty_auroc", "uncertainty_auroc_corrupted"),
+        *("asked", "asked_gain", "attention_entropy", "attention_support"),
+    ),
+    "cost": ("parameters", "steps", "flops", "train_seconds", "latency_1", "latency_64", "memory"),
 }
 
 _COST = {
@@ -128,9 +166,13 @@ def measure(record: Record, baselines: Baselines, common: frozenset[Curve]) -> d
     found: dict[str, float | None] = {
         "gain": robustness.gain(record, baselines),
         "misaligned": _mean(robustness.areas(record, "misaligned").values()),
+        "missing_zero": absent.zero,
+        "missing_mean": absent.filled,
         "missing_worst": absent.worst,
         "missing_rate": absent.rate,
         **robustness.calibration(record),
+        **robustness.uncertainty(record),
+        **_looked(record),
         **_cost(record),
     }
     if common and common <= set(curves(record)):
@@ -183,10 +225,26 @@ def _under_corruption(record: Record, baselines: Baselines, common: frozenset[Cu
     return found
 
 
+def _looked(record: Record) -> dict[str, float | None]:
+    """The score of attention, mean over the modalities whose places are known."""
+    found: dict[str, float | None] = {}
+    for name in ("asked", "uniform", "entropy", "support"):
+        own = [v for k, v in record.summary.items() if k.startswith("attention/") and k.endswith(f"/{name}")]
+        found[name] = _mean(own)
+    asked, uniform = found["asked"], found["uniform"]
+    return {
+        "asked": asked,
+        "asked_gain": None if asked is None or uniform is None else asked - uniform,
+        "attention_entropy": found["entropy"],
+        "attention_support": found["support"],
+    }
+
+
 def _cost(record: Record) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, keys in _COST.items():
         found[name] = next((record.cost[k] for k in keys if record.cost.get(k) is not None), None)
+    found["steps"] = float(sum(stage.steps for stage in record.training)) if record.training else None
     if found["train_seconds"] is not None:
         found["train_seconds"] *= record.cost.get("devices", 1)
     return found

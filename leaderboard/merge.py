@@ -1,19 +1,27 @@
-"""From results folders to the records one board may compare: nothing unreadable, nothing of two versions averaged."""
+"""From results to the records one board may compare: nothing unreadable, nothing of two versions averaged."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
+from leaderboard.beside import Shadowed, admit
 from leaderboard.light import Lighten
+from leaderboard.outcomes import Given
 from leaderboard.record import Record
-from leaderboard.store import Store
+from leaderboard.rows import Source
+from leaderboard.store import Reading, Store
 from leaderboard.variance_prior import Priors
+
+if TYPE_CHECKING:
+    from leaderboard.export import Export
+
+CONTROL = "concat"
 
 
 class BoardError(ValueError):
@@ -27,43 +35,62 @@ class Evidence:
     Attributes:
         records: Of successful cells, one per (method, track, dataset, seed), sorted by these.
         failed: Cells that failed and that no later cell replaces.
-        stores: Cell id -> the folder its predictions are in.
+        stores: Cell id -> where its rows are known from: the folder its predictions are in, or an export.
         notes: What was set aside, and why; shown under every table.
         not_applicable: (label, dataset) -> why the method was not run there.
         priors: Of the variance over seeds, frozen with reference results; where there are none they are fitted to the
             methods of the board.
+        control: Label of the method that all are compared with.
     """
 
     records: tuple[Record, ...]
     failed: tuple[Record, ...]
-    stores: dict[str, Store]
+    stores: dict[str, Source]
     notes: tuple[str, ...]
     not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     priors: Priors = field(default_factory=dict)
+    control: str = CONTROL
 
 
 def gather(
-    folders: Sequence[str | Path],
+    sources: Sequence[str | Path],
     datasets: Sequence[str] | None = None,
     skip_invalid: bool = False,
     setting: Setting | None = None,
+    beside: Sequence[str | Path] = (),
+    cells: Collection[str] | None = None,
     light: bool = False,
 ) -> Evidence:
-    """Read and merge results folders.
+    """Read and merge results.
 
     Args:
-        folders: Results folders; a cell found in several counts once.
+        sources: Results folders, exports (`.parquet`) and tables (`.csv`); a cell found in several counts once.
         datasets: Only these; `name@version` asks for a version other than the one with the most records.
         skip_invalid: Leave unreadable files out with a note instead of refusing.
         setting: Methods at their defaults, or tuned; None: the defaults, unless all are tuned.
+        beside: Published exports that `sources` are to stand beside: what was not measured as they were is set aside,
+            and the variance that is usual over seeds is theirs.
+        cells: Only these of `sources`; None: all.
         light: Keep of each record what a board reads.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
-    found, notes = _read(folders, skip_invalid, Lighten() if light else None)
+    found, reasons, notes = _read(sources, skip_invalid, Lighten() if light else None)
+    found = [pair for pair in found if cells is None or pair[0].cell.id in cells]
+    priors: Priors = {}
+    exports: list[Export] = []
+    if beside:
+        exports = [_export(Path(path)) for path in beside]
+        found, more = _admitted(found, [(r, export.kept) for export in exports for r in export.records])
+        notes += more
+        reasons |= {pair: reason for export in exports for pair, reason in export.reasons.items()}
     found, more = _one_setting(found, setting)
     notes += more
+    if found and beside:
+        shown = "default" if found[0][0].cell.tuning is None else "tuned"
+        priors = {d: own for export in exports for d, own in export.priors(shown, "plain").items()}
+    control = _control(found)
     found, more = _one_version(found, datasets)
     notes += more
     chosen, more = _one_configuration(found)
@@ -71,40 +98,98 @@ def gather(
     records = tuple(r for r, _ in chosen if r.status == "ok")
     failed = tuple(r for r, _ in chosen if r.status == "failed")
     if not records and not failed:
-        raise BoardError(f"no records in {_names(folders)}. Run `polymodal run` first, or name the results folder.")
-    reasons = {pair: reason for folder in folders for pair, reason in not_applicable.read(Path(folder)).items()}
-    return Evidence(records, failed, {r.cell.id: s for r, s in chosen}, tuple(notes), reasons)
+        raise BoardError(f"no records in {_names(sources)}. Run `polymodal run` first, or name the results folder.")
+    stores = {r.cell.id: source for r, source in chosen}
+    return Evidence(records, failed, stores, tuple(notes), reasons, priors, control)
 
 
-Found = list[tuple[Record, Store]]
+Found = list[tuple[Record, Source]]
 Setting = Literal["default", "tuned"]
 
 
-def _read(folders: Sequence[str | Path], skip_invalid: bool, made: Lighten | None) -> tuple[Found, list[str]]:
-    by_cell: dict[str, tuple[Record, Store]] = {}
+def _control(found: Found) -> str:
+    """The method all are compared with: `concat`; in a table of other methods, its first."""
+    labels = [r.cell.label for r, source in found if isinstance(source, Given)]
+    return labels[0] if labels and all(r.cell.label != CONTROL for r, _ in found) else CONTROL
+
+
+def _read(
+    sources: Sequence[str | Path], skip_invalid: bool, made: Lighten | None
+) -> tuple[Found, dict[tuple[str, str], str], list[str]]:
+    """What is found, why methods were not run, and what is to be said of it."""
+    by_cell: dict[str, tuple[Record, Source]] = {}
+    reasons: dict[tuple[str, str], str] = {}
     invalid: list[str] = []
     notes: list[str] = []
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise BoardError(f"no results folder {folder}. Run `polymodal run` first, or name the results folder.")
-        store = Store(folder)
-        reading = store.scan(made)
+    for name in sources:
+        source, reading, own = _open(Path(name), made)
+        reasons |= own
         invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
         for record in reading.records:
             other = by_cell.get(record.cell.id)
             if other is not None and _scores(other[0]) != _scores(record):
                 notes.append(
-                    f"cell {record.cell.id} differs between {other[1].folder} and {store.folder}; the newer is used"
+                    f"cell {record.cell.id} differs between {other[1].folder} and {source.folder}; the newer is used"
                 )
-            if other is None or _finished(record) > _finished(other[0]):
-                by_cell[record.cell.id] = (record, store)
+            # Of equals the one with predictions: an export has less to say.
+            if other is None or (_finished(record), isinstance(source, Store)) > (
+                _finished(other[0]),
+                isinstance(other[1], Store),
+            ):
+                by_cell[record.cell.id] = (record, source)
     if invalid and not skip_invalid:
         raise BoardError(
             "these files cannot be trusted, and a board that leaves them out would average over holes:\n  "
             + "\n  ".join(invalid)
             + "\nRun `polymodal run` again to replace them, delete them, or give --skip-invalid to go on without them."
         )
-    return list(by_cell.values()), notes + [f"left out: {line}" for line in invalid]
+    return list(by_cell.values()), reasons, notes + [f"left out: {line}" for line in invalid]
+
+
+def _open(path: Path, made: Lighten | None) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
+    """A folder, an export or a table: where its rows are, its records, and why methods were not run."""
+    if path.is_dir():
+        store = Store(path)
+        return store, _trusted(store, made), not_applicable.read(path)
+    if path.suffix == ".parquet" and path.is_file():
+        export = _export(path)
+        return export.kept, Reading(export.records, ()), export.reasons
+    if path.suffix == ".csv" and path.is_file():
+        from leaderboard.table import read_csv
+
+        records, given = read_csv(path)
+        return given, Reading(records, ()), {}
+    raise BoardError(
+        f"no results folder {path}. Run `polymodal run` first, or name a results folder, an export (.parquet) or a "
+        "table of scores (.csv)."
+    )
+
+
+def _trusted(store: Store, made: Lighten | None) -> Reading:
+    """The records of a folder, by the code of `validate`: nothing it refuses is on a board."""
+    refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
+    records = tuple(record for record in store.scan(made).records if record.cell.id not in refused)
+    return Reading(records, tuple((v.path, v.problem) for v in refused.values()))
+
+
+def _export(path: Path) -> Export:
+    from leaderboard.export import InvalidExport, read  # here: a board of folders needs no pyarrow
+
+    try:
+        return read(path)
+    except InvalidExport as error:
+        raise BoardError(str(error)) from None
+
+
+def _admitted(own: Found, published: Found) -> tuple[Found, list[str]]:
+    try:
+        admitted, notes = admit([r for r, _ in own], [r for r, _ in published])
+    except Shadowed as error:
+        raise BoardError(str(error)) from None
+    if own and not admitted and notes:
+        raise BoardError("nothing of yours can stand beside the published results:\n  " + "\n  ".join(notes))
+    kept = {r.cell.id for r in admitted}
+    return [*published, *(pair for pair in own if pair[0].cell.id in kept)], list(notes)
 
 
 def _one_setting(found: Found, asked: Setting | None) -> tuple[Found, list[str]]:

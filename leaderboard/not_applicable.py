@@ -26,12 +26,17 @@ def read(folder: Path) -> dict[tuple[str, str], str]:
     """What runs into this folder left out; empty if none said so.
 
     Raises:
-        msgspec.ValidationError: If the file is not what `remember` wrote.
+        ValueError: If the file is not what `remember` wrote.
     """
     path = folder / FILE
     if not path.exists():
         return {}
-    lines = [msgspec.json.decode(line, type=_Line) for line in path.read_bytes().splitlines() if line]
+    try:
+        lines = [msgspec.json.decode(line, type=_Line) for line in path.read_bytes().splitlines() if line]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not what `polymodal run` writes ({error}): delete it, a run makes it again"
+        ) from None
     return {(line.label, line.dataset): line.reason for line in lines}
 
 
@@ -43,7 +48,9 @@ def remember(folder: Path, reasons: Reasons) -> None:
         if every == known:
             return
         lines = [msgspec.json.encode(_Line(*pair, reason)) for pair, reason in sorted(every.items())]
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        for stray in folder.glob(f".{FILE}.*.tmp"):  # of who was killed here; we hold the lock
+            stray.unlink()
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{FILE}.", suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             file.write(b"\n".join(lines) + b"\n")
         os.replace(name, folder / FILE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from leaderboard import moderated, pillars, rows, stats
+from leaderboard import moderated, outcomes, pillars, stats
 from leaderboard.effect import Effect
 from leaderboard.measures import MEASURES, area_weights, common_curves, measure
 from leaderboard.moderated import Panel, Summary, summarise
@@ -17,7 +18,6 @@ from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
 from leaderboard.row_summaries import by_row
 from leaderboard.stats import Estimate
-from leaderboard.store import Store
 from leaderboard.variance_prior import Prior
 
 
@@ -106,7 +106,7 @@ def _intervals(
 def side(
     methods: Mapping[str, Sequence[Record]],
     reference: Sequence[Record],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, Any],
     priors: Mapping[str, Prior],
 ) -> Side:
     """Read what rows add to every measure and put the methods beside each other.
@@ -124,7 +124,7 @@ def side(
     measured = linear(reference, common, unit if normal else None)
     values = {name: _values(own, measured) for name, own in methods.items()}
     weights = {m: own.weights for m, own in measured.items()}
-    groups = rows.groups(stores[first.cell.id], first)
+    groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
     able = {n: list(own) for n, own in values.items() if own}
     known = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
     found = known or {name: _by_score(own, measured) for name, own in values.items()}

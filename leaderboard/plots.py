@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from leaderboard import measures
-from leaderboard.board import CONTROL, Board, Dataset, Row
+from leaderboard.board import Board, Dataset, Row
 from leaderboard.comparison import Comparison
 from leaderboard.families import FAMILIES, OTHER
 from leaderboard.ranking import PILLARS
@@ -155,7 +155,7 @@ def advantages(board: Board, pillar: str) -> Figure | None:
             axes.hlines(y, s.low, s.high, color=colour, lw=3, alpha=0.35)
         axes.plot([s.advantage], [y], "o", color=colour, mfc=colour if s.best else "white", ms=4)
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_xlabel(f"{pillar} advantage over {CONTROL} (95 %)")
+    axes.set_xlabel(f"{pillar} advantage over {board.control} (95 %)")
     axes.set_yticks(range(len(standings)), [shown(s.method) for s in standings], fontsize=7)
     axes.set_ylim(len(standings) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
@@ -202,7 +202,7 @@ def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
     """The leaders of the pillars and concat, with a dash that tells those of one family apart; the rest stays grey."""
     labels = [r.label for r in rows if r.entries and r.method]
     ranked = [m for p in PILLARS for m in [s.method for s in board.order(p) if s.method in labels][:2]]
-    chosen = list(dict.fromkeys([*ranked, *(m for m in (CONTROL,) if m in labels), *labels]))[:_HIGHLIGHTED]
+    chosen = list(dict.fromkeys([*ranked, *(m for m in (board.control,) if m in labels), *labels]))[:_HIGHLIGHTED]
     families = {r.label: r.family for r in rows}
     kin = {m: [other for other in chosen if families[other] == families[m]].index(m) for m in chosen}
     return {m: _DASHES[at % len(_DASHES)] for m, at in kin.items()}

@@ -12,8 +12,11 @@ from msgspec import Meta, Struct
 
 SCHEMA = 2
 
-Numbers = dict[str, float]
+# A name is one line of text: no escape sequence, no turning of the reading direction, no page of it.
+Name = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z", max_length=1000)]
+Numbers = dict[Name, float]
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
+Fill = Literal["zero", "mean", "mask"]
 Natural = Annotated[int, Meta(ge=0)]
 
 
@@ -25,10 +28,10 @@ class Condition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     """What is done to the test rows: nothing, or as `modality`, `corruption`, `severity`, `absent` and `rate` say."""
 
     kind: Kind
-    modality: str | None = None
-    corruption: str | None = None
+    modality: Name | None = None
+    corruption: Name | None = None
     severity: Natural = 0
-    absent: tuple[str, ...] = ()
+    absent: tuple[Name, ...] = ()
     rate: float | None = None
 
     @property
@@ -61,7 +64,9 @@ class Measured(Condition, frozen=True, kw_only=True):
         metrics: Further metrics of the task (macro F1, recall at 5, ...).
         calibration: NLL, Brier score and expected calibration error, for targets that have probabilities.
         weights: Mean weight the method gave each modality (in the order of `Cell.modalities`), or None.
-        diagnostics: Numbers the method reports about itself under this condition.
+        diagnostics: Numbers the method reports about itself under this condition; `error_auroc` is that of the
+            uncertainty it declares, against its errors.
+        fills: With modalities absent, the score by what filled their encodings; `Record.fill` says which is `score`.
     """
 
     score: float
@@ -69,6 +74,12 @@ class Measured(Condition, frozen=True, kw_only=True):
     calibration: Numbers = {}
     weights: tuple[float, ...] | None = None
     diagnostics: Numbers = {}
+    fills: dict[Fill, float] = {}
+
+
+def is_missing(condition: Condition) -> bool:
+    """Whether a condition takes modalities away."""
+    return condition.kind in ("missing", "missing_rate")
 
 
 class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +90,7 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
         scores: None for a trial that failed.
     """
 
-    digest: str
+    digest: Name
     trial: Natural
     scores: tuple[float | None, ...]
 
@@ -102,27 +113,27 @@ class Cell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
         protocol: Digest of the code that trains and scores all methods alike, and of the dataset's.
     """
 
-    method: str
-    label: str
-    family: str
+    method: Name
+    label: Name
+    family: Name
     track: Literal["plain", "augmented"]
-    options: dict[str, Any]
-    dataset: str
-    dataset_version: str
-    dataset_options: dict[str, Any]
+    options: dict[Name, Any]
+    dataset: Name
+    dataset_version: Name
+    dataset_options: dict[Name, Any]
     seed: Natural
-    recipe: dict[str, Any]
+    recipe: dict[Name, Any]
     trainer: dict[str, Any]
     conditions: tuple[Condition, ...]
-    corruptions: dict[str, str]
-    modalities: tuple[str, ...]
-    target: str
-    metric: str
+    corruptions: dict[Name, Name]
+    modalities: tuple[Name, ...]
+    target: Name
+    metric: Name
     higher_is_better: bool
     bayes: float | None
     parameters: Natural
-    source: str
-    protocol: str
+    source: Name
+    protocol: Name
     split: Literal["test", "val"] = "test"
     tuning: Tuning | None = None
     inputs: tuple[str, ...] = ()
@@ -154,23 +165,38 @@ class Fitted(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 
     Attributes:
         best_epoch: Whose weights were kept, and `best_score` of `monitor` then; None for what is solved, not trained.
+        monitor: What the epoch was chosen by, on validation rows: "val/accuracy", "val/task_loss" (the task's loss,
+            where these rows are few), "val/loss" (the stage's own). Empty where the last epoch is taken.
         history: Losses and scores after each epoch; None is a number that was not finite.
+        cap: Epochs that the stage could have had.
+        batch_size: Rows of a step.
+        score: The task's metric on validation rows, in the epoch whose weights were kept.
     """
 
-    name: str
+    name: Name
     seconds: float
     epochs: Natural = 0
     steps: Natural = 0
     best_epoch: int | None = None
     best_score: float | None = None
-    monitor: str = ""
+    monitor: Name = ""
     history: tuple[dict[str, float | None], ...] = ()
+    cap: Natural = 0
+    batch_size: Natural = 0
+    score: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Not of a stage that was still getting better when its epochs were over: best in the last tenth of them."""
+        if self.best_epoch is None or not self.monitor or self.epochs < self.cap:
+            return True
+        return self.best_epoch < self.cap - math.ceil(self.cap / 10)
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a cell failed."""
 
-    type: str
+    type: Name
     message: str
     traceback: str = ""
 
@@ -179,12 +205,16 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     """A cell and everything measured of it; its `vars` hold what was made of its conditions once (`robustness.curves`).
 
     Attributes:
-        trivial: The score of the trivial predictor on the test split, which has `rows` rows.
+        trivial: The score of the trivial predictor on the test split, which has `rows` rows; `trivial_validation` is
+            its score on the validation split.
         conditions: Scores, the clean one first. Empty when the cell failed.
+        fill: What stands for the encoding of a modality that a condition takes away, chosen on validation rows: zero,
+            or its mean over the training rows; a method that masks what is absent keeps its mask.
         predictions: SHA-256 of the `.npz` beside the record; the store fills it in.
         summary: Numbers measured once per cell (held-out correlations, collapse).
         training: One entry per stage.
-        cost: Parameters, seconds, memory, latency.
+        cost: Parameters (all, and those some stage fits by gradient), seconds, latency, and memory: `peak_memory_mb` is
+            what the cell took above the `held_memory_mb` that its process held before, data and libraries.
         provenance: Versions, revision, hardware: facts that do not identify the cell.
     """
 
@@ -192,19 +222,40 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     status: Literal["ok", "failed"]
     schema: int
     trivial: float | None = None
+    trivial_validation: float | None = None
     rows: Natural = 0
     conditions: tuple[Measured, ...] = ()
-    predictions: str = ""
+    fill: Fill | None = None
+    predictions: Name = ""
     summary: Numbers = {}
     training: tuple[Fitted, ...] = ()
     cost: Numbers = {}
-    provenance: dict[str, Any] = {}
+    provenance: dict[Name, Any] = {}
     error: Failure | None = None
 
     @property
     def clean(self) -> float:
         """The clean score."""
         return self.conditions[0].score
+
+    @property
+    def converged(self) -> bool:
+        """Whether every stage of the training has converged; what is solved always has."""
+        return all(stage.converged for stage in self.training)
+
+    @property
+    def steps(self) -> int:
+        """Of all stages together: what the training spent of its budget."""
+        return sum(stage.steps for stage in self.training)
+
+    @property
+    def above_trivial(self) -> bool | None:
+        """Whether the trained model beats the trivial predictor on validation rows; None if nobody has looked."""
+        scores = [stage.score for stage in self.training if stage.score is not None]
+        if not scores or self.trivial_validation is None:
+            return None
+        sign = 1 if self.cell.higher_is_better else -1
+        return sign * scores[-1] > sign * self.trivial_validation
 
     def to_json(self) -> str:
         """The record as JSON, in which a number that is not finite is null."""
@@ -227,6 +278,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                     "the folder with the version that wrote it"
                 )
             record = _RECORD.decode(text)
+            _check_depth([record.provenance, *(getattr(record.cell, name) for name in _OPEN)])
         except msgspec.ValidationError as error:
             raise InvalidRecord(f"not a Polymodal record: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -250,6 +302,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         for condition in self.conditions:
             if not math.isfinite(condition.score):
                 raise InvalidRecord(f"condition {condition.id}: score {condition.score!r} is not a finite number")
+            if condition.fills and (self.fill is None or condition.fills.get(self.fill) != condition.score):
+                raise InvalidRecord(f"condition {condition.id}: the score is not that of the chosen fill {self.fill!r}")
 
 
 def finite(numbers: Mapping[str, float]) -> Numbers:
@@ -257,10 +311,21 @@ def finite(numbers: Mapping[str, float]) -> Numbers:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
+def _check_depth(value: Any, left: int = 20) -> None:
+    """Raise InvalidRecord for plain data in which what walks it could get lost."""
+    if not isinstance(value, list | dict):
+        return
+    if not left:
+        raise InvalidRecord("not a Polymodal record: nested too deeply")
+    for part in value.values() if isinstance(value, dict) else value:
+        _check_depth(part, left - 1)
+
+
 class _Head(Struct):
     schema: Any = None
 
 
+_OPEN = ("options", "dataset_options", "recipe", "trainer")  # of a cell, whatever their owners say
 # Typed decoding in C: a board of 10,000 records is read in seconds.
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)

@@ -179,12 +179,19 @@ def corrupted_gains(
 
 @dataclass(frozen=True)
 class Missing:
-    """Scores with modalities absent, chance-normalised; `rate` is the area over the missing rate, mean height."""
+    """Scores with modalities absent, chance-normalised; `rate` is the area over the missing rate, mean height.
+
+    Attributes:
+        zero: As `mean`, with absent encodings zero whatever was chosen.
+        filled: As `mean`, with absent encodings at their training mean whatever was chosen.
+    """
 
     mean: float | None
     worst: float | None
     worst_subset: tuple[str, ...]
     rate: float | None
+    zero: float | None = None
+    filled: float | None = None
 
 
 def missing(record: Record) -> Missing:
@@ -200,7 +207,23 @@ def missing(record: Record) -> Missing:
         subsets[worst] if subsets else None,
         worst,
         _normalise(sum(trapezoids) / points[-1][0], record) if trapezoids else None,
+        _filled(record, "zero"),
+        _filled(record, "mean"),
     )
+
+
+def _filled(record: Record, fill: Literal["zero", "mean"]) -> float | None:
+    """Mean over absent subsets with one fill; a mask leaves nothing to fill and is the score of both."""
+    own = [c.fills for c in record.conditions if c.kind == "missing"]
+    scores = [score for fills in own if (score := fills.get(fill, fills.get("mask"))) is not None]
+    return _mean([_normalise(s, record) for s in scores]) if len(scores) == len(own) else None
+
+
+def uncertainty(record: Record) -> dict[str, float | None]:
+    """AUROC of the uncertainty that a method declares against its errors: clean, and the mean over corruptions."""
+    found = {c.id: c.diagnostics.get("error_auroc") for c in record.conditions}
+    corrupted = [value for c in record.conditions if c.kind == "single" and (value := found[c.id]) is not None]
+    return {"uncertainty_auroc": found.get("clean"), "uncertainty_auroc_corrupted": _mean(corrupted)}
 
 
 def calibration(record: Record) -> dict[str, float]:

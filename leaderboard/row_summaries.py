@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard import rows
-from leaderboard.moderated import Summary, summarise
+from leaderboard import outcomes
+from leaderboard.moderated import Summary
 from leaderboard.pillars import Weights
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -28,7 +27,7 @@ class _Job:
 
     files: tuple[tuple[Store, str], ...]
     metric: str
-    weightings: tuple[Weights, ...]
+    weightings: Mapping[str, Weights]
     groups: NDArray[Any] | None
 
 
@@ -36,7 +35,7 @@ def by_row(
     methods: Mapping[str, Sequence[Record]],
     able: Mapping[str, Sequence[str]],
     weights: Mapping[str, Weights],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, Any],
     groups: NDArray[Any] | None,
 ) -> dict[str, dict[str, Summary]] | None:
     """Method -> measure -> summary.
@@ -51,32 +50,27 @@ def by_row(
     Returns:
         None unless every cell has predictions of the same rows: what is known of some only cannot be compared.
     """
-    jobs = [
-        _Job(
-            tuple((stores[r.cell.id], r.cell.id) for r in own),
-            own[0].cell.metric,
-            tuple(weights[m] for m in able[name]),
-            groups,
-        )
-        for name, own in methods.items()
-    ]
-    files = sum(len(job.files) for job in jobs)
-    if files < _MANY or _cores() == 1:
-        done = list(map(_summaries, jobs))
+    wanted = {name: {m: weights[m] for m in able[name]} for name in methods}
+    if sum(map(len, methods.values())) < _MANY or _cores() == 1 or not _all_folders(methods, stores):
+        done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
     else:
+        jobs = [
+            _Job(tuple((stores[r.cell.id], r.cell.id) for r in own), own[0].cell.metric, wanted[name], groups)
+            for name, own in methods.items()
+        ]
         done = list(_pool().map(_summaries, jobs, chunksize=max(1, min(50, len(jobs) // (4 * _cores())))))
-    if any(own is None for own in done) or len({len(s.rows) for own in done for s in own or ()}) > 1:
-        return None
-    return {name: dict(zip(able[name], own or (), strict=True)) for name, own in zip(methods, done, strict=True)}
+    found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
+    sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
+    return found if len(found) == len(done) and len(sizes) == 1 else None
 
 
-def _summaries(job: _Job) -> list[Summary] | None:
-    stacks = [rows.several(store, cell, job.metric, job.weightings) for store, cell in job.files]
-    whole = [s for s in stacks if s is not None]
-    sizes = {s.shape[1] for s in whole} | (set() if job.groups is None else {len(job.groups)})
-    if len(whole) < len(stacks) or len(sizes) > 1:
-        return None
-    return [summarise(np.stack([s[i] for s in whole]), job.groups) for i in range(len(job.weightings))]
+def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:
+    return all(isinstance(stores[r.cell.id], Store) for own in methods.values() for r in own)
+
+
+def _summaries(job: _Job) -> dict[str, Summary] | None:
+    found = outcomes.from_files(job.files, job.metric, list(job.weightings.values()), job.groups)
+    return None if found is None else dict(zip(job.weightings, found, strict=True))
 
 
 def _cores() -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +16,27 @@ from leaderboard.store import Store
 Floats = NDArray[np.float64]
 
 
-def arrays(store: Store, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+class Source(Protocol):
+    """Where the rows of cells are known from: a results folder, an export, a table."""
+
+    @property
+    def folder(self) -> Path:
+        """Where that is, for people."""
+        ...
+
+
+def arrays(store: Source, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """`read` of a record's cell."""
     return read(store, record.cell.id, record.cell.metric, conditions)
 
 
-def read(store: Store, cell: str, metric: str, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def read(store: Source, cell: str, metric: str, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Targets `[N, ...]` and predictions `[conditions, N, ...]` in the order of the split's rows.
 
     Returns:
         None when predictions were not kept in a form that can be resampled.
     """
-    if not scores.supported(metric):
+    if not isinstance(store, Store) or not scores.supported(metric):
         return None
     try:
         names = [f"pred:{name}" for name in conditions]
@@ -41,8 +51,10 @@ def read(store: Store, cell: str, metric: str, conditions: list[str]) -> tuple[N
     return target, pred
 
 
-def groups(store: Store, record: Record) -> NDArray[Any] | None:
+def groups(store: Source, record: Record) -> NDArray[Any] | None:
     """The source of each row, in the order of the split's rows; None where rows are independent, or nothing is kept."""
+    if not isinstance(store, Store):
+        return None
     try:
         stored = store.predictions(record.cell.id, {"row", "group"})
         return stored["group"][np.argsort(stored["row"], kind="stable")]
@@ -50,7 +62,7 @@ def groups(store: Store, record: Record) -> NDArray[Any] | None:
         return None
 
 
-def contributions(store: Store, record: Record, weights: Mapping[str, float]) -> Floats | None:
+def contributions(store: Source, record: Record, weights: Mapping[str, float]) -> Floats | None:
     """Per row, what it adds to the weighted mean of the scores under these conditions.
 
     Args:
@@ -65,7 +77,7 @@ def contributions(store: Store, record: Record, weights: Mapping[str, float]) ->
     return None if found is None else found[0]
 
 
-def several(store: Store, cell: str, metric: str, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
+def several(store: Source, cell: str, metric: str, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
     """`contributions` to several weighted means `[weightings, N]`, the file read once."""
     names = list(dict.fromkeys(name for weights in weightings for name in weights))
     found = read(store, cell, metric, names)

@@ -9,8 +9,10 @@ import io
 import multiprocessing
 import os
 import re
+import socket
+import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from leaderboard import bounded_npz
@@ -27,6 +29,7 @@ from leaderboard.record import InvalidRecord, Record
 from leaderboard.trust import PREDICTED, contradiction
 
 _MANY = 1000  # records from which on several processes check them faster than one
+_LARGEST = 2**30  # bytes of a file that we read
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 
 
@@ -45,6 +48,11 @@ class Verdict:
     path: Path
     status: Literal["ok", "failed", "invalid"]
     problem: str = ""
+    trace: str = ""  # what two runs never have in common: every prediction, and how long each step took
+
+
+class Locked(RuntimeError):
+    """Another process is in this cell; the message says which."""
 
 
 class Store:
@@ -65,8 +73,10 @@ class Store:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write(self.folder / ".writable", b"polymodal\n" * 1024)
-            (self.folder / ".writable").unlink(missing_ok=True)  # another runner may prove the same just now
+            with contextlib.suppress(Locked), self.lock("writable"):  # another runner may prove the same just now
+                self._write(self.folder / "writable.proof", b"polymodal\n" * 1024)
+                (self.folder / "writable.proof").unlink()
+            self._sweep()
         except OSError as error:
             raise OSError(f"cannot write to the results folder {self.folder}: {error.strerror or error}") from error
 
@@ -107,26 +117,40 @@ class Store:
         return _read(path) if path.exists() else None
 
     def done(self, cell: str) -> Record | None:
-        """The cell's record if it is valid, successful and has its predictions; else None, and the cell runs again."""
+        """The cell's record if it is successful and can be trusted; else None, and the cell runs again."""
         try:
             record = self.read(cell)
         except InvalidRecord:
             return None
-        return record if record is not None and record.status == "ok" and self._has_predictions(record) else None
+        return record if record is not None and record.status == "ok" and self.problem(record) is None else None
 
-    def lock(self, cell: str) -> FileLock:
-        """The cell's lock; the kernel lets go of it when the process that holds it dies, however it dies."""
+    def settled(self, cells: Sequence[str]) -> set[str]:
+        """Those of many cells that are done."""
+        there = [path for path in map(self.path, cells) if path.exists()]
+        return {verdict.path.stem for verdict in self._verdicts(there) if verdict.status == "ok"}
+
+    @contextlib.contextmanager
+    def lock(self, cell: str) -> Iterator[None]:
+        """Hold the cell's lock; the kernel lets go of it when the process that holds it dies, however it dies.
+
+        Raises:
+            Locked: If another process holds it, naming that process.
+        """
         folder = self.folder / ".locks"
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / self.path(cell).stem)
-
-    def _has_predictions(self, record: Record) -> bool:
-        """Whether the `.npz` beside the record is, byte for byte, the one that was written with it."""
+        file = folder / self.path(cell).stem
+        note = file.with_name(f"{file.name}.holder")
         try:
-            content = self.path(record.cell.id, ".npz").read_bytes()
-        except OSError:
-            return False
-        return hashlib.sha256(content).hexdigest() == record.predictions
+            with FileLock(file, blocking=False):
+                with contextlib.suppress(OSError):  # a courtesy: a full disk is said of what matters
+                    note.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(OSError):
+                        note.unlink()
+        except Timeout:
+            raise Locked(note.read_text() if note.exists() else "another process") from None
 
     def predictions(self, cell: str, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         """The cell's predictions: `target`, `row`, `pred:<condition id>` and, for the clean condition, `prob:clean`.
@@ -139,7 +163,7 @@ class Store:
             OSError: If there is no file that can be read.
             InvalidPredictions: If it is damaged, or claims to be larger than it can be.
         """
-        content = self.path(cell, ".npz").read_bytes()
+        content = _content(self.path(cell, ".npz"))
         if names is None:
             return _unpacked(bounded_npz.read(content))
         found = _unpacked(bounded_npz.read(content, lambda name: name in names or name in ("conditions", "pred")))
@@ -148,7 +172,7 @@ class Store:
     def problem(self, record: Record) -> str | None:
         """What is wrong with the predictions of a record; None if they give, for each condition, its score."""
         try:
-            content = self.path(record.cell.id, ".npz").read_bytes()
+            content = _content(self.path(record.cell.id, ".npz"))
             if hashlib.sha256(content).hexdigest() != record.predictions:
                 return "predictions are not those the record was written with"
             # Probabilities are most of the bytes, and no score is made of them.
@@ -179,7 +203,9 @@ class Store:
 
     def verify(self) -> list[Verdict]:
         """Check every record of the folder and the predictions of the successful ones, byte by byte, sorted by name."""
-        paths = sorted(self._files())
+        return _without_copies(self._verdicts(sorted(self._files())))
+
+    def _verdicts(self, paths: Sequence[Path]) -> list[Verdict]:
         cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
         if len(paths) < _MANY or cores == 1:
             return [self.verdict(path) for path in paths]
@@ -196,7 +222,10 @@ class Store:
             problem = self.problem(record) if record.status == "ok" else None
         if record.status == "failed":
             return Verdict(path, "failed")
-        return Verdict(self.path(record.cell.id, ".npz"), "invalid", problem) if problem else Verdict(path, "ok")
+        if problem:
+            return Verdict(self.path(record.cell.id, ".npz"), "invalid", problem)
+        took = [record.cost, [stage.seconds for stage in record.training], record.provenance.get("finished")]
+        return Verdict(path, "ok", trace=f"{record.predictions} {took}")
 
     def _files(self) -> Iterator[Path]:
         if not self.folder.is_dir():
@@ -205,8 +234,15 @@ class Store:
             if entry.name.endswith(".json") and not entry.name.startswith("."):
                 yield Path(entry.path)
 
+    def _sweep(self) -> None:
+        """Remove what killed writers left: half files of cells that nobody is in."""
+        for path in self.folder.glob(".*.tmp"):
+            with contextlib.suppress(Locked, ValueError), self.lock(path.name[1:].rpartition("+")[0]):
+                path.unlink(missing_ok=True)
+
     def _write(self, path: Path, content: bytes) -> None:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        # The cell's name is in it, so that who finds the file knows whose it was.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}+", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -221,12 +257,38 @@ class Store:
 
 def _read(path: Path) -> Record:
     try:
-        record = Record.from_json(path.read_bytes())
+        record = Record.from_json(_content(path))
     except OSError as error:
-        raise InvalidRecord(f"cannot be read: {error}") from None
+        raise InvalidRecord(f"cannot be read: {error.strerror or error}") from None
     if record.cell.id != path.stem:
         raise InvalidRecord(f"file name says {path.stem}, what it describes is {record.cell.id}")
+    if not _STEM.fullmatch(path.stem):
+        raise InvalidRecord("not a cell id")
     return record
+
+
+def _content(path: Path) -> bytes:
+    """A file's bytes; not those of a pipe, which never end, nor more than a cell can have."""
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
+        raise OSError(f"not a file of at most {_LARGEST >> 20} MB")
+    return path.read_bytes()
+
+
+def _without_copies(verdicts: list[Verdict]) -> list[Verdict]:
+    """The verdicts, records that differ in nothing but the cell they claim to be of refused: one is another's copy."""
+    first: dict[str, Verdict] = {}
+    for verdict in verdicts:
+        first.setdefault(verdict.trace, verdict)
+    copied = {v.trace: v for v in verdicts if v.status == "ok" and first[v.trace] is not v}
+
+    def refused(verdict: Verdict) -> Verdict:
+        if verdict.status != "ok" or verdict.trace not in copied:
+            return verdict
+        other = first[verdict.trace] if first[verdict.trace] is not verdict else copied[verdict.trace]
+        return Verdict(verdict.path, "invalid", f"has the predictions and the times of {other.path.stem}: a copy")
+
+    return [refused(verdict) for verdict in verdicts]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from leaderboard.answer import answer, listed
-from leaderboard.board import CONTROL, REFERENCES, TRIVIAL, Board, Dataset, Entry, Row
+from leaderboard.board import TRIVIAL, Board, Dataset, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
 from leaderboard.ranking import PILLARS, Standing
 from leaderboard.shown import shown
@@ -74,13 +74,17 @@ def table(board: Board, view: str = "overview", league: str | None = None) -> Ta
     main = view if view in found else "clean"
     single = len(board.datasets) == 1
     order = _order_columns(board, main) if main in found else []
-    others = [(f"{p.capitalize()}\nadvantage", partial(_advantage, pillar=p)) for p in found if p != main]
+    others = [
+        (f"{p.capitalize()}\nadvantage", partial(_advantage, pillar=p, control=board.control))
+        for p in found
+        if p != main
+    ]
     scores = _score_columns(board, measured if single else measured[: PER_DATASET.get(view, 1)])
     means: list[Column] = []
     if not single:
         means = [(f"Mean\n{m.title}", partial(_mean, measure=m)) for m in measured[PER_DATASET.get(view, 1) :]]
     columns = [*order, *others, *scores, *means] if board.ranked else [*scores, *order, *others, *means]
-    rows = sorted(board.rows, key=lambda r: _place(r, main))
+    rows = sorted(board.rows, key=lambda r: _place(r, main, board.references))
     what = (
         f"{board.datasets[0].name} ({board.datasets[0].metric})" if single else _count(len(board.datasets), "dataset")
     )
@@ -92,7 +96,7 @@ def table(board: Board, view: str = "overview", league: str | None = None) -> Ta
         tuple(map(shown, answer(board))),
         ("Method", *(header for header, _ in columns)),
         tuple((Cell(shown(row.label)), *(make(row) for _, make in columns)) for row in rows),
-        sum(r.label in REFERENCES for r in rows),
+        sum(r.label in board.references for r in rows),
         tuple(map(shown, _legend(board, found))),
         {m.title: m.help for m in measured},
         tuple(map(shown, _footnotes(board))),
@@ -104,11 +108,11 @@ def _order_columns(board: Board, pillar: str) -> list[Column]:
     columns: list[Column] = []
     if board.ranked:
         columns.append(("#", lambda row: Cell(str(s.place) if (s := row.standings.get(pillar)) else HOLE)))
-    columns.append((f"{pillar.capitalize()}\nadvantage", partial(_advantage, pillar=pillar)))
+    columns.append((f"{pillar.capitalize()}\nadvantage", partial(_advantage, pillar=pillar, control=board.control)))
     if any(s.on < s.of for r in board.rows if (s := r.standings.get(pillar))):
         columns.append(("On", lambda row: Cell(f"{s.on} of {s.of}" if (s := row.standings.get(pillar)) else HOLE)))
     if len(board.datasets) > 1:
-        columns.append(("W/T/L", partial(_tally, pillar=pillar)))
+        columns.append(("W/T/L", partial(_tally, pillar=pillar, control=board.control)))
     return columns
 
 
@@ -133,9 +137,9 @@ def _entries(board: Board) -> list[Entry]:
     return [e for row in board.rows for e in row.entries.values()]
 
 
-def _place(row: Row, pillar: str) -> tuple[Any, ...]:
-    if row.label in REFERENCES:
-        return (-1, REFERENCES.index(row.label))
+def _place(row: Row, pillar: str, references: Sequence[str]) -> tuple[Any, ...]:
+    if row.label in references:
+        return (-1, references.index(row.label))
     standing = row.standings.get(pillar)
     return (0, -standing.advantage) if standing else (1, 0.0)
 
@@ -146,18 +150,18 @@ def advantage(standing: Standing) -> str:
     return f"{standing.advantage:+.3f}{half}"
 
 
-def _advantage(row: Row, pillar: str) -> Cell:
+def _advantage(row: Row, pillar: str, control: str) -> Cell:
     standing = row.standings.get(pillar)
     if standing is None:
         return Cell(HOLE)
-    if row.label == CONTROL:
+    if row.label == control:
         return Cell("control", standing.best)
     return Cell(advantage(standing), standing.best)
 
 
-def _tally(row: Row, pillar: str) -> Cell:
+def _tally(row: Row, pillar: str, control: str) -> Cell:
     standing = row.standings.get(pillar)
-    if standing is None or row.label == CONTROL:
+    if standing is None or row.label == control:
         return Cell(HOLE)
     return Cell(f"{standing.wins}/{standing.ties}/{standing.losses}")
 
@@ -214,9 +218,9 @@ def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     if found:
         lines.append(
-            f"Advantage: mean over a method's datasets of its chance-normalised difference from {CONTROL}; about these "
-            f"datasets. W/T/L: datasets won, tied, lost against {CONTROL}, 5 % each. *: may be the best of all that "
-            "have the same datasets (95 % for all at once)."
+            f"Advantage: mean over a method's datasets of its chance-normalised difference from {board.control}; about "
+            f"these datasets. W/T/L: datasets won, tied, lost against {board.control}, 5 % each. *: may be the best of "
+            "all that have the same datasets (95 % for all at once)."
         )
         gaps = [f"{board.resolves[p]:.3f} ({p})" for p in found if board.resolves[p] is not None]
         if gaps:

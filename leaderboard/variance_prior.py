@@ -69,7 +69,7 @@ class Prior:
 Priors = Mapping[str, Mapping[str, Prior]]
 """Dataset -> measure (`clean`, `drop`, `missing`, ...) -> prior, in the metric's own units.
 
-A board with frozen ones (`Evidence.priors`) moves no interval when methods come or go; `board.priors` makes them.
+A board with frozen ones (`Evidence.priors`) moves no interval when methods come or go; `polymodal export` keeps them.
 """
 
 

@@ -37,7 +37,8 @@ class Augmented(Wrapper):
         learn = decoder(self.base) if self.finetune == "decoder" else (self.base,)
         corrupted = partial(augment, self.task, drop_only=self.drop_only)
         # No early stopping: twins are compared after equal steps.
-        return (*self.base.stages(), Stage(self, name="augmented", learn=learn, augment=corrupted, stop_early=False))
+        own = Stage(self, name="augmented", learn=learn, augment=corrupted, stop_early=False)
+        return self.in_halves(self.base.stages(), (own,))
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:

@@ -43,6 +43,7 @@ class Method(LightningModule, ABC):
     track: ClassVar[Literal["plain", "augmented"]] = "plain"
     separable: ClassVar[bool] = True  # encode() of a subset of the modalities is legal
     pools_apart: ClassVar[bool] = True  # pool() of a modality looks at no other
+    batch_statistic: ClassVar[bool] = False  # the loss is one of a batch, no mean over rows: batches stay large
     # The sets of options that the contract runs: one per branch of the method, the defaults first.
     checked: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     # What `polymodal tune` may try of the method's own options, two of them at most. A method with nothing that decides
@@ -50,20 +51,9 @@ class Method(LightningModule, ABC):
     search: ClassVar[Mapping[str, Space]] = {}
 
     _FINAL: ClassVar[tuple[str, ...]] = (
-        "forward",
-        "tokenize",
-        "complete",
-        "objective",
-        "training_step",
-        "validation_step",
-        "test_step",
-        "predict_step",
-        "configure_optimizers",
-        "on_train_epoch_start",
-        "on_train_epoch_end",
-        "on_validation_epoch_end",
-        "in_stage",
-        "train",
+        *("forward", "tokenize", "complete", "objective", "training_step", "validation_step", "test_step"),
+        *("predict_step", "configure_optimizers", "on_train_epoch_start", "on_train_epoch_end"),
+        *("on_validation_epoch_end", "in_stage", "train"),
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -135,6 +125,10 @@ class Method(LightningModule, ABC):
         """
         return None
 
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor | None:
+        """How much the method doubts each row, [B], if it tells: audited against its errors under each condition."""
+        return None
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         """Numbers of interest per row or per batch; their mean under each condition goes into the record."""
         return {}
@@ -187,14 +181,20 @@ class Method(LightningModule, ABC):
             return tokens
         return {name: t._replace(x=self._drop(t.x, self._learns_encoders())) for name, t in tokens.items()}
 
-    def complete(self, tokens: dict[str, Tokens], present: Tensor, full: bool = False) -> Output:
-        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there."""
+    def complete(
+        self, tokens: dict[str, Tokens], present: Tensor, full: bool = False, fill: Tensor | None = None
+    ) -> Output:
+        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there.
+
+        Args:
+            fill: `[M, D]`, what an absent encoding is instead of zero.
+        """
         if not full:
             column = self.task.names.index
             tokens = {name: t._replace(x=_keep(t.x, present[:, column(name)])) for name, t in tokens.items()}
         z = self.pool(tokens, present)
         if not full:
-            z = _keep(z, present)
+            z = _keep(z, present, fill)
         fused = self.fuse(z, present)
         return Output(tokens, z, fused, self.predict(fused))
 
@@ -250,22 +250,22 @@ class Method(LightningModule, ABC):
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Batches that Lightning has not seen, on the method's device."""
-        device = self.device
-        return batches if device.type == "cpu" else (move_data_to_device(batch, device) for batch in batches)
+        return batches if self.device.type == "cpu" else (move_data_to_device(one, self.device) for one in batches)
 
     def _validate(self, batch: Batch) -> None:
         stage = self._current()
         if stage.augment is not None:  # one key for all epochs: the noise is fixed by row
             batch = stage.augment(batch, self.augment_seed)
         out = self(batch.inputs, batch.present)
+        goal = self.task.goal
         # Retrieval is validated on classes the head has never seen: no loss to compute there.
-        has_loss = stage.select == "loss" or not self.task.goal.ranked
-        loss = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum() if has_loss else None
-        self._score.update(self.task.goal.prediction(out), batch.target, loss)
+        losses = {"task_loss": goal.loss(out.logits, batch.target)} if goal.labelled and not goal.ranked else {}
+        if stage.select == "loss" or not goal.ranked:
+            losses["loss"] = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum()
+        self._score.update(goal.prediction(out), batch.target, losses)
 
     def on_train_epoch_start(self) -> None:
-        self._sums = {}
-        self._losses = []
+        self._sums, self._losses = {}, []
 
     def on_train_epoch_end(self) -> None:
         if not self._losses:
@@ -291,8 +291,7 @@ class Method(LightningModule, ABC):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         recipe, stage = self.recipe, self._current()
-        special: set[int] = set()
-        groups: list[dict[str, Any]] = []
+        special, groups = set[int](), list[dict[str, Any]]()
         for part, multiple in stage.rates:
             own = [p for p in parameters_of(part) if p.requires_grad]
             special.update(map(id, own))
@@ -385,12 +384,12 @@ def _all_there(present: Tensor) -> bool:
     return present.device.type == "cpu" and bool(present.all())
 
 
-def _keep(x: Tensor, present: Tensor) -> Tensor:
-    """Zero where not present; `where`, so that a NaN in absent content cannot leak."""
+def _keep(x: Tensor, present: Tensor, fill: Tensor | None = None) -> Tensor:
+    """Zero, or `fill`, where not present; `where`, so that a NaN in absent content cannot leak."""
     if _all_there(present):
         return x
     mask = present.reshape(*present.shape, *([1] * (x.dim() - present.dim())))
-    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device))
+    return torch.where(mask, x, torch.zeros((), dtype=x.dtype, device=x.device) if fill is None else fill.to(x.dtype))
 
 
 def _cast(x: Tensor, dtype: torch.dtype | str) -> Tensor:

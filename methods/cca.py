@@ -5,11 +5,11 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from datamodules.options import Natural, NonNegative
+from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Task
 from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.parts.alignment import Alignment
-from methods.parts.coordination import Coordination
+from methods.parts.coordination import PROBE_RATE, Coordination
 from methods.parts.raw_views import RawViews, flat_width
 from methods.parts.search import LogUniform, Space
 
@@ -30,10 +30,11 @@ class Cca(Coordination):
         components: Number of directions; 0 means the recipe's width. Views of lower rank give fewer.
         ridge: Added to the covariances, relative to each view's mean variance. Raw views have nearly as many columns as
             rows: chosen on the validation splits of `multi_digits` and `av_digits`.
+        probe_rate: Multiple of the recipe's learning rate for the probe.
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-3, 10.0)}
+    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-3, 10.0), "probe_rate": LogUniform(1.0, 100.0)}
 
     def __init__(
         self,
@@ -43,11 +44,12 @@ class Cca(Coordination):
         views: Literal["raw", "encoded"] = "raw",
         components: Natural = 0,
         ridge: NonNegative = 1.0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
         raw = views == "raw"
         widths = [flat_width(m) if raw else recipe.width for m in task.modalities]
         kept = min(components or recipe.width, max(widths))
-        super().__init__(task, recipe, kept, RawViews(task) if raw else None)
+        super().__init__(task, recipe, kept, RawViews(task) if raw else None, probe_rate)
         self.align = Alignment(widths, ridge)
 
     @property

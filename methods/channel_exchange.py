@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datamodules.options import Fraction, NonNegative
+from datamodules.options import Fraction, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Method, Output, Recipe, Stage, Tokens, register
 from methods.functional.exchange import channel_groups, exchange_penalty, exchanged, swap
@@ -16,8 +16,6 @@ from methods.parts.decisions import losses_of_each
 from methods.parts.encoders import Conv2d
 from methods.parts.private_norm import PrivateNorm
 from methods.parts.search import LogUniform, Space
-
-NORM_RATE = 10.0  # from 1 to below the threshold within the recipe's few hundred steps, which Adam's own rate is not
 
 
 @register("channel_exchange")
@@ -38,18 +36,20 @@ class ChannelExchange(Method):
     Source: Wang et al., 2020.
 
     **Differs from the paper**: the network is the benchmark's small one, trained in hundreds of steps, so the norms
-    learn at ten times the recipe's rate and the L1 weight is ten times the largest of the paper; the L1 term is added
-    once, not once per output (an error of the reference code).
+    learn at `norm_rate` times the recipe's rate and the L1 weight is ten times the largest of the paper; the L1 term
+    is added once, not once per output (an error of the reference code).
 
     Args:
         exchange: "learned" by the scales, "none", or "random".
         threshold: Below it a scale is dead.
         penalty: Weight of the L1 term.
         share: Of a group's channels that "random" exchanges.
+        norm_rate: Multiple of the recipe's learning rate for the norms: from 1 to below the threshold within a few
+            hundred steps is farther than Adam's own rate goes.
     """
 
     family = "exchange"
-    search: ClassVar[Mapping[str, Space]] = {"threshold": LogUniform(1e-3, 0.1), "penalty": LogUniform(1e-4, 0.1)}
+    search: ClassVar[Mapping[str, Space]] = {"penalty": LogUniform(1e-4, 0.1), "norm_rate": LogUniform(1.0, 100.0)}
     separable = False
     checked = ({}, {"exchange": "none"}, {"exchange": "random"})
 
@@ -62,10 +62,11 @@ class ChannelExchange(Method):
         threshold: NonNegative = 2e-2,
         penalty: NonNegative = 1e-2,
         share: Fraction = 0.5,
+        norm_rate: Positive = 10.0,
     ) -> None:
         network = SharedConvolutions(task, recipe.width, exchange, threshold, share)
         super().__init__(task, recipe, fused_dim=recipe.width, encoders=network)
-        self.penalty = penalty
+        self.penalty, self.norm_rate = penalty, norm_rate
         self.alpha = nn.Parameter(torch.zeros(len(task.modalities)))
 
     @property
@@ -94,7 +95,7 @@ class ChannelExchange(Method):
         return terms
 
     def stages(self) -> tuple[Stage, ...]:
-        return (Stage(self, loss="terms", terms=(self.losses,), rates=((self.network.norms, NORM_RATE),)),)
+        return (Stage(self, loss="terms", terms=(self.losses,), rates=((self.network.norms, self.norm_rate),)),)
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         found = {}

@@ -8,11 +8,11 @@ import torch
 from msgspec import Meta
 from torch import Tensor, nn
 
-from datamodules.options import Natural, NonNegative
+from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import clip_loss
-from methods.parts.coordination import Pairwise
+from methods.parts.coordination import PROBE_RATE, Pairwise
 from methods.parts.identity import Identity, identities
 from methods.parts.search import LogUniform, Space
 
@@ -35,7 +35,7 @@ class Contrastive(Pairwise):
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"temperature": LogUniform(0.02, 0.5)}
+    search: ClassVar[Mapping[str, Space]] = {"temperature": LogUniform(0.02, 0.5), "probe_rate": LogUniform(1.0, 100.0)}
     checked = ({}, {"supervised": True})
 
     def __init__(
@@ -48,8 +48,11 @@ class Contrastive(Pairwise):
         supervised: bool = False,
         weight: NonNegative = 1.0,
         components: Natural = 0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
-        super().__init__(task, recipe, supervised=supervised, weight=weight, components=components)
+        super().__init__(
+            task, recipe, supervised=supervised, weight=weight, components=components, probe_rate=probe_rate
+        )
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
         self.identify = identities(task, same_id)
 

@@ -9,7 +9,7 @@ from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import hinge_loss
-from methods.parts.coordination import Pairwise
+from methods.parts.coordination import PROBE_RATE, Pairwise
 from methods.parts.identity import Identity, identities
 from methods.parts.search import LogUniform, Space
 
@@ -29,7 +29,7 @@ class ContrastiveHinge(Pairwise):
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"margin": LogUniform(0.05, 0.8)}
+    search: ClassVar[Mapping[str, Space]] = {"margin": LogUniform(0.05, 0.8), "probe_rate": LogUniform(1.0, 100.0)}
     checked = ({}, {"negatives": "hardest"}, {"supervised": True})
 
     def __init__(
@@ -43,8 +43,11 @@ class ContrastiveHinge(Pairwise):
         supervised: bool = False,
         weight: NonNegative = 1.0,
         components: Natural = 0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
-        super().__init__(task, recipe, supervised=supervised, weight=weight, components=components)
+        super().__init__(
+            task, recipe, supervised=supervised, weight=weight, components=components, probe_rate=probe_rate
+        )
         self.margin = margin
         self.negatives: Literal["mean", "hardest"] = negatives
         self.identify = identities(task, same_id)

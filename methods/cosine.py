@@ -23,7 +23,7 @@ class Cosine(Pairwise):
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0)}
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0), "probe_rate": LogUniform(1.0, 100.0)}
     checked = ({}, {"supervised": False})
 
     def pair_loss(self, a: Tensor, b: Tensor, batch: Batch, rows: Tensor) -> Tensor:

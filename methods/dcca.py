@@ -12,7 +12,7 @@ from datamodules.spec import Batch, Task
 from methods import Encoded, Recipe, Stage, Tokens, register
 from methods.functional.coordination import dcca_loss
 from methods.parts.alignment import Alignment
-from methods.parts.coordination import Pairwise
+from methods.parts.coordination import PROBE_RATE, Pairwise
 from methods.parts.search import LogUniform, Space
 
 WIDEST = 20  # chosen, with the ridge, on the validation split of `multi_digits`
@@ -39,11 +39,12 @@ class Dcca(Pairwise):
         components: Width k of a code; 0 means a sixth of the batch size, at most 20 or the recipe's width.
         norm: "nuclear" (sum of correlations) or "frobenius" (sum of squares, smooth).
         ridge: Added to the diagonal of the batch covariances.
-        supervised: See `Pairwise`, and so is `weight`.
+        supervised: See `Pairwise`, and so are `weight` and `probe_rate`.
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-4, 1e-1)}
+    search: ClassVar[Mapping[str, Space]] = {"ridge": LogUniform(1e-4, 1e-1), "probe_rate": LogUniform(1.0, 100.0)}
+    batch_statistic = True
     checked = ({}, {"norm": "frobenius"}, {"supervised": True})
 
     def __init__(
@@ -56,10 +57,11 @@ class Dcca(Pairwise):
         ridge: Positive = 1e-2,
         supervised: bool = False,
         weight: NonNegative = 1.0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
         k = components or max(1, min(recipe.width, WIDEST, recipe.batch_size // ROWS_PER_COLUMN))
         check_batch(type(self).__name__, recipe.batch_size, k)
-        super().__init__(task, recipe, supervised=supervised, weight=weight, components=k)
+        super().__init__(task, recipe, supervised=supervised, weight=weight, components=k, probe_rate=probe_rate)
         self.norm: Literal["nuclear", "frobenius"] = norm
         self.ridge = ridge
         # Codes are float32: without a ridge their null directions would be rounding, blown up to unit variance.

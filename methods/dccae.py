@@ -9,6 +9,7 @@ from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Output, Recipe, register
 from methods.dcca import Dcca
+from methods.parts.coordination import PROBE_RATE
 from methods.parts.reconstruction import decoders, rebuilding_error
 from methods.parts.search import LogUniform, Space
 
@@ -41,9 +42,17 @@ class Dccae(Dcca):
         ridge: Positive = 1e-2,
         supervised: bool = False,
         weight: NonNegative = 1.0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
         super().__init__(
-            task, recipe, components=components, norm=norm, ridge=ridge, supervised=supervised, weight=weight
+            task,
+            recipe,
+            components=components,
+            norm=norm,
+            ridge=ridge,
+            supervised=supervised,
+            weight=weight,
+            probe_rate=probe_rate,
         )
         self.reconstruction = reconstruction
         # Built last, and not at all without a loss that trains them: what dcca has is drawn as dcca draws it.

@@ -65,17 +65,15 @@ class DistilledMissing(Wrapper):
 
     def stages(self) -> tuple[Stage, ...]:
         dropping = partial(augment, self.task, drop_only=True)
-        return (
-            *self.teacher.stages(),
-            Stage(
-                self,
-                name="student",
-                learn=(self.base,),
-                terms=(self.base.auxiliary, self.imitate),
-                augment=dropping,
-                stop_early=False,  # twins are compared after equal steps
-            ),
+        student = Stage(
+            self,
+            name="student",
+            learn=(self.base,),
+            terms=(self.base.auxiliary, self.imitate),
+            augment=dropping,
+            stop_early=False,  # twins are compared after equal steps
         )
+        return self.in_halves(self.teacher.stages(), (student,))
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:

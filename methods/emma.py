@@ -17,10 +17,6 @@ from methods.parts.augmentation import augment, decoder
 from methods.parts.energy_attention import EnergyAttention
 from methods.parts.search import LogUniform, Space
 
-# Multiples of the recipe's learning rate: a recipe is chosen for networks, these are a single layer and a few scalars.
-AUTOENCODER_RATE = 5.0
-ATTENTION_RATE = 10.0
-
 
 @register("emma")
 class Emma(Wrapper):
@@ -29,7 +25,7 @@ class Emma(Wrapper):
     Stages: the base's own; feature statistics; one denoising autoencoder per modality on clean encodings; calibration
     of the potentials; attention on corrupted batches, with the base's decoder (`finetune = "decoder"`) or without
     (`"none"`). Encoders, autoencoders and calibration are frozen in the last stage. Belongs beside `augmented` and
-    `modality_dropout`, which see the same corrupted batches for as many steps.
+    `modality_dropout`, which have the same budget: the same base, and as many steps in all after it.
 
     Source: Werenne, 2019.
 
@@ -48,11 +44,14 @@ class Emma(Wrapper):
         capacity_penalty: Weight of `gain - bias`, which the thesis adds to the loss.
         quantile: Of the clean potentials that counts as their minimum.
         eta: What Omega takes for normal: the modes that were not corrupted ("labels"), or the paper's "laplacian".
+        autoencoder_rate: Multiple of the recipe's learning rate for the autoencoders: a recipe is chosen for networks,
+            and these are a single layer.
+        attention_rate: The same for the few scalars of the attention.
         tau: See `EnergyAttention`, and so are `sigma`, `hidden`, `coupling`, `bias`, `shift` and `shared`.
     """
 
     family = "energy"
-    search: ClassVar[Mapping[str, Space]] = {"tau": LogUniform(0.01, 1.0), "sigma": LogUniform(0.1, 1.0)}
+    search: ClassVar[Mapping[str, Space]] = {"tau": LogUniform(0.01, 1.0), "attention_rate": LogUniform(1.0, 100.0)}
     track = "augmented"
     checked = (
         {},
@@ -79,8 +78,11 @@ class Emma(Wrapper):
         shared: bool = True,
         eta: Literal["labels", "laplacian"] = "labels",
         quantile: Annotated[float, Meta(ge=0, lt=1)] = 0.005,
+        autoencoder_rate: Positive = 5.0,
+        attention_rate: Positive = 10.0,
     ) -> None:
         super().__init__(task, recipe, base)
+        self.autoencoder_rate, self.attention_rate = autoencoder_rate, attention_rate
         self.finetune, self.penalty = finetune, penalty
         self.capacity_penalty, self.quantile, self.eta = capacity_penalty, quantile, eta
         self.attention = EnergyAttention(
@@ -100,6 +102,9 @@ class Emma(Wrapper):
 
     def weights(self, z: Tensor, present: Tensor) -> Tensor:
         return self.attention.attend(z, present).beta
+
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor:
+        return self.attention.attend(out.z, present).S
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         info = self.attention.attend(out.z, present)
@@ -137,8 +142,7 @@ class Emma(Wrapper):
     def stages(self) -> tuple[Stage, ...]:
         attention, daes = self.attention, self.attention.daes
         learned = attention.learned()
-        return (
-            *self.base.stages(),
+        own = (
             Stage(self, name="statistics", solve=attention.standardize),
             Stage(
                 self,
@@ -147,7 +151,7 @@ class Emma(Wrapper):
                 loss="terms",
                 select="loss",
                 terms=(self.denoise,),
-                rates=((daes, AUTOENCODER_RATE),),
+                rates=((daes, self.autoencoder_rate),),
             ),
             Stage(self, name="calibration", solve=partial(attention.calibrate, quantile=self.quantile)),
             Stage(
@@ -156,10 +160,11 @@ class Emma(Wrapper):
                 learn=learned if self.finetune == "none" else (*learned, *decoder(self.base)),
                 terms=(self.base.auxiliary, self.regularize),
                 augment=partial(augment, self.task),
-                rates=tuple((p, ATTENTION_RATE) for p in learned),
+                rates=tuple((p, self.attention_rate) for p in learned),
                 stop_early=False,  # twins are compared after equal steps
             ),
         )
+        return self.in_halves(self.base.stages(), own)
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:

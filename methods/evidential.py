@@ -55,19 +55,21 @@ class Evidential(Method):
 
     def weights(self, z: Tensor, present: Tensor) -> Tensor:
         """`1 - u_m`: the belief a modality commits to any class, zero where it is absent."""
-        return 1 - self.uncertainty(z, present)
+        return 1 - self.vacuity(z, present)
 
-    def uncertainty(self, z: Tensor, present: Tensor) -> Tensor:
+    def vacuity(self, z: Tensor, present: Tensor) -> Tensor:
         """`u_m = C / (sum e_m + C)`, one where absent."""
         evidence = keep_present(self.evidence(z), present)
         return evidence.shape[-1] / (evidence.sum(dim=-1) + evidence.shape[-1])
 
-    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
-        classes = out.logits.shape[-1]
-        apart = self.uncertainty(out.z, present)
-        found = {f"uncertainty_{name}": apart[:, m] for m, name in enumerate(self.task.names)}
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor:
         # The logits are log(1 + e).
-        return {"uncertainty": classes / out.logits.exp().sum(dim=-1), **found}
+        return out.logits.shape[-1] / out.logits.exp().sum(dim=-1)
+
+    def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
+        apart = self.vacuity(out.z, present)
+        found = {f"uncertainty_{name}": apart[:, m] for m, name in enumerate(self.task.names)}
+        return {"uncertainty": self.uncertainty(out, present), **found}
 
     def evidence_losses(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The evidential loss of the combination, and of every modality over the rows that have it."""

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from datamodules.options import Natural, NonNegative
+from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import cosine_loss
-from methods.parts.coordination import Pairwise
+from methods.parts.coordination import PROBE_RATE, Pairwise
 from methods.parts.search import LogUniform, Space
 
 
@@ -28,7 +28,7 @@ class GatedCoordination(Pairwise):
     """
 
     family = "coordination"
-    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0)}
+    search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(1e-3, 1.0), "probe_rate": LogUniform(1.0, 100.0)}
     checked = ({}, {"granularity": "scalar", "supervised": False})
 
     def __init__(
@@ -40,8 +40,11 @@ class GatedCoordination(Pairwise):
         supervised: bool = True,
         weight: NonNegative = 0.1,
         components: Natural = 0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
-        super().__init__(task, recipe, supervised=supervised, weight=weight, components=components)
+        super().__init__(
+            task, recipe, supervised=supervised, weight=weight, components=components, probe_rate=probe_rate
+        )
         modalities = len(task.modalities)
         outputs = 1 if granularity == "scalar" else self.components
         self.gate = nn.Linear(modalities * self.components, modalities * outputs)

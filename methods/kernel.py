@@ -11,7 +11,7 @@ from datamodules.options import Count, Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Recipe, register
 from methods.functional.coordination import similarity
-from methods.parts.coordination import Pairwise, row_mean
+from methods.parts.coordination import PROBE_RATE, Pairwise, row_mean
 from methods.parts.search import LogUniform, Space
 
 
@@ -51,10 +51,13 @@ class Kernel(Pairwise):
         supervised: bool = True,
         weight: NonNegative = 0.1,
         components: Natural = 0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
         if loss == "log" and kind in ("linear", "polynomial"):
             raise ValueError(f"Kernel: `loss` = 'log' needs a positive kernel, and {kind!r} is not one")
-        super().__init__(task, recipe, supervised=supervised, weight=weight, components=components)
+        super().__init__(
+            task, recipe, supervised=supervised, weight=weight, components=components, probe_rate=probe_rate
+        )
         self.kind, self.loss = kind, loss
         self.kernel_options: dict[str, float] = {
             "linear": {},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 from torchmetrics import Metric
@@ -18,30 +20,37 @@ def higher_is_better(metric: str) -> bool:
 
 
 class SplitScore(Metric):
-    """Score and mean loss of a whole split, over all devices: never a mean of batch scores."""
+    """Scores and mean losses of a whole split, over all devices: never a mean of batch scores.
+
+    `loss` is that of the stage, with all its terms; `task_loss` is the task's own, of the logits alone.
+    """
 
     full_state_update = False
     predicted: list[Tensor]
     target: list[Tensor]
     loss: Tensor
+    task_loss: Tensor
     rows: Tensor
 
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.task = task
+        self.losses: tuple[str, ...] = ()  # that were computed
         self.add_state("predicted", default=[], dist_reduce_fx="cat")
         self.add_state("target", default=[], dist_reduce_fx="cat")
         self.add_state("loss", default=torch.zeros(()), dist_reduce_fx="sum")
+        self.add_state("task_loss", default=torch.zeros(()), dist_reduce_fx="sum")
         self.add_state("rows", default=torch.zeros(()), dist_reduce_fx="sum")
 
-    def update(self, predicted: Tensor, target: Tensor, loss: Tensor | None) -> None:
+    def update(self, predicted: Tensor, target: Tensor, losses: Mapping[str, Tensor]) -> None:
         self.predicted.append(predicted)
         self.target.append(target)
         self.rows += len(target)
-        if loss is not None:
-            self.loss += loss.detach() * len(target)
+        self.losses = tuple(losses)
+        for name, loss in losses.items():
+            setattr(self, name, getattr(self, name) + loss.detach() * len(target))
 
     def compute(self) -> dict[str, Tensor]:
         predicted, target = (x if isinstance(x, Tensor) else torch.cat(x) for x in (self.predicted, self.target))
         scores = {name: torch.tensor(v) for name, v in self.task.goal.evaluate(predicted, target).items()}
-        return {**scores, "loss": self.loss / self.rows}
+        return {**scores, **{name: getattr(self, name) / self.rows for name in self.losses}}

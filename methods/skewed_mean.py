@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Method, Output, Recipe, Stage, Wrapper, register
 from methods.functional.centers import center_statistics
 from methods.parts.center_regularizers import Regularizer
-from methods.parts.class_centers import CosineClassifier, Loss, cosine_logits, metric_loss
+from methods.parts.class_centers import PAIRS, CosineClassifier, Loss, cosine_logits, metric_loss
 from methods.parts.search import LogUniform, Space
 from methods.parts.unseen_classes import first_rows, protocol
 
@@ -30,15 +30,16 @@ class SkewedMean(Wrapper):
     effects where C is larger.
 
     `loss` is the task's cross-entropy on cosine logits, or a loss of pytorch-metric-learning that replaces it. Pair
-    losses have no centres: `multi_similarity` gets an auxiliary classifier, whose weights they are. The centres learn
-    at `rate` times the recipe's rate and escape weight decay, since only their direction matters.
+    losses (`multi_similarity`, `n_pair`, `lifted_structure`) have no centres: they get an auxiliary classifier, whose
+    weights they are. The centres learn at `rate` times the recipe's rate and escape weight decay, since only their
+    direction matters.
 
     **Differs from the paper**: the nearest centres are pushed apart, as its Eqs. 8-10 say. Its prose says the farthest,
     which collapses all centres onto two antipodal points: "farthest", a negative control, needs `allow_collapse`.
 
     Args:
         base: The fusion: any method with a joint embedding that is fitted in one stage on the task's loss.
-        regularizer: "r1", "r2", "mhe", "uniformface", "regularface", "farthest" or "none"; with options as in
+        regularizer: "r1", "r2", "hard", "mhe", "uniformface", "regularface", "farthest" or "none"; with options as in
             `{ name = "r1", gamma = 8 }` (`methods.parts.center_regularizers`).
         weight: Of the regulariser.
         embedding: Width of the embedding; 0 is the recipe's width.
@@ -50,11 +51,11 @@ class SkewedMean(Wrapper):
     search: ClassVar[Mapping[str, Space]] = {"weight": LogUniform(0.1, 10.0), "rate": LogUniform(1.0, 100.0)}
     checked = (
         {},
-        *({"regularizer": Regularizer(name)} for name in ("none", "r2", "mhe", "uniformface", "regularface")),
+        *({"regularizer": Regularizer(name)} for name in ("none", "r2", "hard", "mhe", "uniformface", "regularface")),
         {"regularizer": Regularizer("farthest", {"allow_collapse": True})},
         {"regularizer": Regularizer("r1", {"sample": 2})},
         {"views": "all"},
-        *({"loss": loss} for loss in ("proxy_anchor", "normalized_softmax", "multi_similarity", "proxy_nca")),
+        *({"loss": loss} for loss in get_args(Loss)[1:]),
     )
 
     def __init__(
@@ -76,7 +77,7 @@ class SkewedMean(Wrapper):
         self.weight, self.rate, self.views, self.loss_name = weight, rate, views, loss
         built = regularizer.build()
         # Proxy losses own their centres and add the regulariser themselves; the others get a cosine classifier.
-        classifier = loss in ("cross_entropy", "multi_similarity")
+        classifier = loss in ("cross_entropy", *PAIRS)
         self.classifier = CosineClassifier(task.num_outputs, width) if classifier else None
         self.regularizer = built if classifier else None
         self.criterion = metric_loss(loss, task.num_outputs, width, None if classifier else built, weight)

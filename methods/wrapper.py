@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from datamodules.spec import Batch, Task
 from methods.base import Encoded, Method, Output, Recipe, Stage, Tokens
 from methods.registry import methods
+from methods.stage import as_one
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Wrapper(Method):
         built = base.build(task, recipe)
         super().__init__(task, recipe, encoders=nn.ModuleDict())
         self.base = built
-        self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue] - a fact of the base's class
+        # Facts of the base's class.
+        self.separable = built.separable  # pyright: ignore[reportAttributeAccessIssue]
+        self.batch_statistic = built.batch_statistic  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def encoding_width(self) -> int:
@@ -77,6 +80,9 @@ class Wrapper(Method):
     def weights(self, z: Tensor, present: Tensor) -> Tensor | None:
         return self.base.weights(z, present)
 
+    def uncertainty(self, out: Output, present: Tensor) -> Tensor | None:
+        return self.base.uncertainty(out, present)
+
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         return self.base.diagnose(out, present)
 
@@ -89,10 +95,22 @@ class Wrapper(Method):
     def stages(self) -> tuple[Stage, ...]:
         return self.base.stages()
 
+    @staticmethod
+    def in_halves(base: tuple[Stage, ...], own: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        """The stages of a base, then those of the wrapper, each with one half of the budget.
+
+        The base's are the first epochs of its own cell, bit for bit, and twins have equally much left for their idea.
+        """
+        return (*as_one(base), *as_one(own))
+
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
         base = cls.chosen_base(options)
-        return methods.get(base.name).applies_to(task, base.options)
+        if reason := methods.get(base.name).applies_to(task, base.options):
+            return reason
+        if any(p.requires_grad for p in cls._sketch(task, options).parameters()):
+            return None
+        return f"needs a base that learns by gradient, and {cls._named(options)} is solved for"
 
     @classmethod
     def needs_plain_training(cls, task: Task, options: Mapping[str, Any]) -> str | None:

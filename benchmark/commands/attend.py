@@ -42,8 +42,26 @@ def run(args: argparse.Namespace) -> int:
             f"cells of several datasets: {', '.join(sorted({r.cell.dataset for r in records}))}; draw one at a time"
         )
     path = draw(records, store, rows, args.output)
+    for line in told(records):
+        print(line)
     print(path)
     return 0
+
+
+def told(records: list[Record]) -> list[str]:
+    """The scores of each cell's attention, where the dataset knows the place of what is asked about."""
+    lines = []
+    for record in records:
+        scores = {k.removeprefix("attention/"): v for k, v in record.summary.items() if k.startswith("attention/")}
+        for name in dict.fromkeys(key.rpartition("/")[0] for key in scores):
+            asked, uniform, entropy, support = (
+                scores[f"{name}/{key}"] for key in ("asked", "uniform", "entropy", "support")
+            )
+            lines.append(
+                f"{record.cell.label}, {name}: {asked:.0%} of the attention on what is asked about (uniform: "
+                f"{uniform:.0%}), entropy {entropy:.2f} of 1, {support:.0%} of the cells seen"
+            )
+    return lines
 
 
 def parse_rows(text: str) -> list[int]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_data, add_json, use_data
+from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
+
+if TYPE_CHECKING:
+    from benchmark.conformance import Result
 
 NAME = "check"
 HELP = "Check that a method, dataset or corruption keeps the contract; what fails says how to mend it."
 EXAMPLE = """examples:
   polymodal check my_fusion --plugin my_fusion.py
   polymodal check digit_halves
+  polymodal check csv_views --matrix mine.toml                  a file of yours, as the matrix reads it
   polymodal check gaussian_noise
 
 Exit code: 0 all checks pass, 1 otherwise.
@@ -20,6 +26,7 @@ Exit code: 0 all checks pass, 1 otherwise.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="a registered method, dataset or corruption")
+    add_dataset_options(parser)
     add_data(parser)
     add_json(parser)
 
@@ -43,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     if name in methods.names():
         results = conformance.check_method(name)
     elif name in datasets.names():
-        results = conformance.check_dataset(name, datasets.get(name))
+        settings, matrix = arguments.settings, arguments.matrix
+        results = conformance.check_dataset(name, lambda: chosen_dataset(name, matrix, settings))
     else:
         results = conformance.check_corruption(name)
     if arguments.json:
@@ -53,18 +61,35 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(result.passed for result in results) else 1
 
 
-def _show(name: str, results: list) -> None:
+def _show(name: str, results: list[Result]) -> None:
+    """A line per check that passes, and one per thing that is to be known or to be mended."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console()
-    marks = {"pass": "[green]pass[/green]", "warn": "[yellow]warn[/yellow]", "fail": "[red]FAIL[/red]"}
-    counts = dict.fromkeys(marks, 0)
-    for result in results:
-        verdict = "fail" if not result.passed else "warn" if result.warning else "pass"
-        counts[verdict] += 1
-        said = escape("  ".join(filter(None, (result.variant, result.detail))))
-        console.print(f"{marks[verdict]}  {result.check:<10} {result.probe:<16}  {said}".rstrip(), soft_wrap=True)
-    passed = counts["pass"] + counts["warn"]
-    warned = f" ({counts['warn']} with a warning)" if counts["warn"] else ""
-    console.print(f"{name}: {passed} checks pass{warned}, {counts['fail']} fail")
+    passed = {
+        check: [r for r in results if r.check == check and r.passed]
+        for check in dict.fromkeys(r.check for r in results)
+    }
+    for check, several in passed.items():
+        if several:
+            console.print(f"[green]pass[/green]  {check:<10} {_places(several)}", soft_wrap=True)
+    said: set[str] = set()
+    marks = {"fail": "[red]FAIL[/red]", "warning": "[yellow]warn[/yellow]", "note": "[dim]note[/dim]"}
+    for result in sorted(results, key=lambda r: (not r.passed, r.warning)):
+        if not result.detail or result.cause in said:
+            continue
+        said.add(result.cause)
+        kind = "fail" if not result.passed else "warning" if result.warning else "note"
+        place = " ".join(filter(None, (result.check, result.probe, result.variant)))
+        console.print(f"{marks[kind]}  {escape(place)}: {escape(result.detail)}", soft_wrap=True)
+    failed, warned = sum(not r.passed for r in results), sum(r.warning for r in results)
+    notice = f" ({warned} with a warning)" if warned else ""
+    console.print(f"{name}: {len(results) - failed} checks pass{notice}, {failed} fail")
+
+
+def _places(results: list[Result]) -> str:
+    """Where a check passed: the tasks it was tried on, and with how many sets of options besides the defaults."""
+    probes = ", ".join(dict.fromkeys(r.probe for r in results if r.probe))
+    options = len({r.variant for r in results if r.variant})
+    return probes + (f" (and with {options} other sets of options)" if options > 1 else "")

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, add_json, console_of
+from benchmark.arguments import RESULTS, add_board, add_json, add_published, console_of, sources_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +21,7 @@ HELP = "compare two methods: paired differences with intervals, and the rows whe
 EXAMPLE = """examples:
   polymodal compare gated concat                               every dataset both have
   polymodal compare gated concat --dataset digit_halves --all  every condition of one dataset
+  polymodal compare mine concat --with reference               yours and a published one
   polymodal compare 'unimodal[upper]' concat --json            for a script"""
 
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the picture [results/leaderboard]")
     add_json(parser, "print JSON and draw nothing")
     add_board(parser)
+    add_published(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,14 +46,16 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.comparison import compare
     from leaderboard.merge import gather
 
-    folders = args.results or [Path(RESULTS)]
-    evidence = gather(folders, args.dataset, args.skip_invalid, args.setting)
+    sources, beside = sources_of(args, args.results or [Path(RESULTS)])
+    evidence = gather(sources, args.dataset, args.skip_invalid, args.setting, beside)
     found = compare(evidence, args.a, args.b, args.all, args.rows)
     if args.json:
         print(json.dumps(_plain(found), indent=1))
         return 0
     _show(found)
-    print(_draw(found, args.output or folders[0] / "leaderboard"))
+    folder = args.output or (sources[0] / "leaderboard" if sources[0].is_dir() else None)
+    if folder is not None:
+        print(_draw(found, folder))
     return 0
 
 

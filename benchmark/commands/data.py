@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.arguments import add_data, add_json, use_data
+from benchmark.arguments import add_data, add_json, at_least, use_data
+from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
@@ -22,6 +24,8 @@ EXAMPLE = """examples:
   polymodal data get easy_vqa --wheel FILE           take a wheel you have
   polymodal data info av_digits --sheet digits.png   size, licence, splits, floor and ceiling, samples as a picture
   polymodal data convert mmsa mosi.pkl --output mosi   a pickle of MMSA as arrays, read without running it
+  polymodal data show utd_mhad                       twelve rows as people look at them
+  polymodal data show csv_views --matrix mine.toml   rows of your own file
   polymodal data corrupt av_digits --output dir      every corruption at every severity
   polymodal data cache --prune --keep-gb 10          features of frozen encoders: list them, delete the least used
 """
@@ -38,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     info.add_argument("--sheet", type=Path, metavar="FILE", help="where to draw samples (default: in the cache folder)")
     info.add_argument("--no-sheet", action="store_true", help="draw no samples")
     add_json(info)
+    show = actions.add_parser("show", help="draw rows as people look at them: images, curves, skeletons, words, cells")
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("--split", choices=("train", "val", "test"), default="train", help="whose rows (default: train)")
+    show.add_argument("--rows", type=at_least(1), default=12, metavar="N", help="how many (default: 12)")
+    show.add_argument("--output", type=Path, metavar="PNG", help="where to draw (default: in the cache folder)")
     corrupt = actions.add_parser("corrupt", help="draw every corruption of a dataset at every severity")
     corrupt.add_argument("name", metavar="NAME")
     corrupt.add_argument("--output", type=Path, metavar="PATH", help="where to draw (default: in the cache folder)")
@@ -51,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("file", type=Path, metavar="FILE")
     convert.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where to write")
     convert.add_argument("--length", type=int, default=50, metavar="N", help="frames of every sequence (default: 50)")
-    for action in (listed, get, info, corrupt, cache, convert):
+    for action in (info, show, corrupt):
+        add_dataset_options(action)
+    for action in (listed, get, info, show, corrupt, cache, convert):
         add_data(action)
 
 
@@ -61,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         "list": _list,
         "get": _get,
         "info": _info,
+        "show": _show,
         "corrupt": _corrupt,
         "cache": _cache,
         "convert": _convert,
@@ -103,13 +115,11 @@ def _get(arguments: argparse.Namespace) -> int:
 
 def _info(arguments: argparse.Namespace) -> int:
     from benchmark.pictures import contact_sheet
-    from datamodules.registry import datasets
-    from datamodules.sources.folders import cache_folder
 
-    datamodule = datasets.get(arguments.name)()
+    datamodule = _chosen(arguments)
     facts = _facts(datamodule)
     if not arguments.no_sheet:
-        path = arguments.sheet or cache_folder() / "sheets" / f"{arguments.name}.png"
+        path = arguments.sheet or _sheet(arguments, datamodule, "")
         facts["samples"] = str(contact_sheet.draw(datamodule, path))
     print(json.dumps(facts, indent=2) if arguments.json else _readable(facts))
     return 0
@@ -117,11 +127,31 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _corrupt(arguments: argparse.Namespace) -> int:
     from benchmark.pictures import corruption_sheet
+
+    datamodule = _chosen(arguments)
+    print(corruption_sheet.draw(datamodule, arguments.output or _sheet(arguments, datamodule, "_corruptions")))
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from benchmark.pictures import contact_sheet
+
+    datamodule = _chosen(arguments)
+    output = arguments.output or _sheet(arguments, datamodule, f"_{arguments.split}_rows")
+    print(contact_sheet.draw_one_by_one(datamodule, output, arguments.split, arguments.rows))
+    return 0
+
+
+def _chosen(arguments: argparse.Namespace) -> DataModule:
+    return chosen_dataset(arguments.name, arguments.matrix, arguments.settings)
+
+
+def _sheet(arguments: argparse.Namespace, datamodule: DataModule, what: str) -> Path:
+    """Where a picture of a dataset goes if nobody says where."""
     from datamodules.sources.folders import cache_folder
 
-    output = arguments.output or cache_folder() / "sheets" / f"{arguments.name}_corruptions.png"
-    print(corruption_sheet.draw(arguments.name, output))
-    return 0
+    own = re.sub(r"[^\w.-]+", "_", datamodule.suffix.strip("[]"))
+    return cache_folder() / "sheets" / f"{'_'.join(filter(None, (arguments.name, own)))}{what}.png"
 
 
 def _convert(arguments: argparse.Namespace) -> int:
@@ -219,6 +249,8 @@ def _facts(datamodule: DataModule) -> dict[str, Any]:
         "splits": {name: len(split.target) for name, split in splits.items()},
         "megabytes": round(sum(map(_megabytes, _stored(datamodule))), 1),
     }
+    if datamodule.notes:
+        facts["notes"] = list(datamodule.notes)
     if task.goal.classifies:
         facts["classes"] = {name: _balance(datamodule, split.target) for name, split in splits.items()}
     test = splits["test"]
@@ -274,6 +306,7 @@ def _readable(facts: dict[str, Any]) -> str:
         lines.append(f"  {'measured':<11}{facts['measured']}")
     if facts["bayes"] is not None:
         lines.append(f"  {'bayes':<11}{facts['bayes']:.3f} (the best possible)")
+    lines += [f"  {'note':<11}{note}" for note in facts.get("notes", [])]
     if "samples" in facts:
         lines.append(f"  {'samples':<11}{facts['samples']}")
     return "\n".join(lines)

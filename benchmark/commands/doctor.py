@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         "packages": _packages,
         "devices": _devices,
         "registries": _registries,
+        "plugins": _plugins,
         "data": _data,
         "results": lambda: _results(arguments.results),
     }
@@ -81,6 +82,18 @@ def _registries() -> str:
     from methods.registry import methods
 
     return f"{len(methods.names())} methods, {len(datasets.names())} datasets, {len(corruptions.names())} corruptions"
+
+
+def _plugins() -> str:
+    """Imports what installed packages register: only then is it known whether it works."""
+    from datamodules.registry import datasets
+    from methods.registry import methods
+
+    faults = (*methods.faults(), *datasets.faults())
+    if faults:
+        raise ImportError("; ".join(faults) + ". Update or uninstall what is broken: runs go on without it")
+    installed = [*methods.installed(), *datasets.installed()]
+    return f"installed packages register {', '.join(installed)}" if installed else "no installed package registers any"
 
 
 def _data() -> str:

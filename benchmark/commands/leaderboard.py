@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import RESULTS, add_board, console_of, names
+from benchmark.arguments import add_board, add_folders, add_published, console_of, folders_of, names, sources_of
 
 if TYPE_CHECKING:
     from leaderboard.board import Board
@@ -17,18 +17,21 @@ HELP = "rank methods from results folders"
 
 FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
 LEAGUES = ("vectors", "tokens", "same-shaped images", "retrieval", "interactions")
-VIEWS = ("overview", "clean", "robust", "missing", "cost")
+VIEWS = ("overview", "clean", "robust", "missing", "audit", "cost")
 EXAMPLE = """examples:
   polymodal leaderboard                              the table, and leaderboard.{md,csv,html} in results/leaderboard
   polymodal leaderboard mine theirs --slice robust   two results folders merged, the robust columns
   polymodal leaderboard --format latex --datasets digit_halves > table.tex
   polymodal leaderboard --league tokens              where attention methods live: images, sequences, texts
-  polymodal leaderboard --plots figures              PNG and SVG files for a paper"""
+  polymodal leaderboard --plots figures              PNG and SVG files for a paper
+  polymodal leaderboard --reference                  the published results that come with Polymodal
+  polymodal leaderboard --with reference             your results beside them
+  polymodal leaderboard scores.csv                   method, dataset, seed, score: results of other code"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("results", nargs="*", type=Path, default=[Path(RESULTS)], help="results folders to merge")
+    add_folders(parser)
     parser.add_argument("--format", choices=FORMATS, help="print only this; default: table and files")
     parser.add_argument("--slice", choices=VIEWS, default="overview", help="which columns (default: overview)")
     parser.add_argument("--league", choices=LEAGUES, help="only datasets of this shape, and who is complete on them")
@@ -37,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, help="folder of leaderboard.{md,csv,html} [results/leaderboard]")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="also write plots as PNG and SVG")
     add_board(parser)
+    add_published(parser)
     parser.add_argument("--quiet", action="store_true", help="write the files, print no table")
 
 
@@ -45,10 +49,11 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.board import build_all, of_league
     from leaderboard.merge import BoardError, gather
 
-    evidence = gather(args.results, args.datasets, args.skip_invalid, args.setting, light=True)
+    sources, beside = sources_of(args, folders_of(args))
+    evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
-        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, args.results))}")
+        raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, sources))}")
     if args.league:
         boards = tuple(
             of_league(b, args.league) for b in boards if args.league in [league.name for league in b.leagues]
@@ -64,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
         return _print_or_save(render(boards, args.format, args.slice, args.league), args)
     if not args.quiet:
         _show(boards, args.slice, args.league)
-    if not args.format:
-        _write_files(boards, args.output or args.results[0] / "leaderboard", args)
+    folder = args.output or (sources[0] / "leaderboard" if sources[0].is_dir() else None)
+    if not args.format and folder is not None:
+        _write_files(boards, folder, args)
     return 0
 
 

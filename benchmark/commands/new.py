@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from string import Template
 
+from benchmark.commands.python import shadows
+
 NAME = "new"
 HELP = "Write a working plugin, a method or a dataset, and its test."
 EXAMPLE = """examples:
@@ -83,7 +85,10 @@ class $title(DataModule):
         return Split(inputs, torch.from_numpy(label))
 ''')
 
-_TEST = Template('''"""The contract, for $name: `pytest test_$name.py`."""
+_TEST = Template('''"""The contract, for $name: `pytest test_$name.py`.
+
+Where a folder `methods` or `benchmark` of your own is in the way: `polymodal python -m pytest test_$name.py`.
+"""
 
 from pathlib import Path
 
@@ -131,6 +136,11 @@ def run(arguments: argparse.Namespace) -> int:
     rest = "--datasets interactions_xor" if is_method else "--methods concat,late"
     print(f"wrote {plugin} and {test}. Next:\n  polymodal check {name} --plugin {plugin}")
     print(f"  polymodal run --plugin {plugin} {option} {name}{',concat' if is_method else ''} {rest} --seeds 2")
+    for path in shadows(folder):
+        print(
+            f"note: {path} has the name of a package of Polymodal: scripts and tests started in {folder.resolve()} "
+            f"would import it instead. Start them by `polymodal python FILE` or `polymodal python -m pytest {test}`"
+        )
     return 0
 
 

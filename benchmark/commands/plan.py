@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from benchmark.arguments import add_matrix, at_least, plan_of
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from benchmark.plan import Plan
-    from leaderboard.record import Record
+    from leaderboard.record import Cell, Record
 
 NAME = "plan"
 HELP = "Show the cells of a matrix, which are done, what does not apply, and how long the rest will take."
@@ -21,6 +23,8 @@ EXAMPLE = """examples:
   polymodal plan core --json
   polymodal plan --methods concat,late --datasets digit_halves --seeds 5
   polymodal plan core --format slurm-array --per-task 8 --output job.sh && sbatch job.sh
+
+Exit code: 0 all can be run, 1 a method or dataset failed of its own and is left out, 2 wrong usage.
 """
 
 
@@ -44,12 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
         _write(script(arguments, len(plan.cells), arguments.per_task, devices), arguments.output)
         return 0
     store = Store(arguments.results)
-    done = {cell.id: record for cell in plan.cells if (record := store.done(cell.id)) is not None}
+    settled = sorted(store.settled([cell.id for cell in plan.cells]))
+    done = {cell: record for cell in settled if (record := store.read(cell)) is not None}
     if arguments.format == "json":
         _write(json.dumps(_as_json(plan, done), indent=1) + "\n", arguments.output)
     else:
         _show(plan, done)
-    return 0
+    return int(bool(plan.faulty))
 
 
 def _write(text: str, path: str | None) -> None:
@@ -65,31 +70,54 @@ def _as_json(plan: Plan, done: dict[str, Record]) -> dict[str, object]:
          "conditions": len(c.conditions), "done": c.id in done}
         for c in plan.cells
     ]  # fmt: skip
-    return {"cells": cells, "not_applicable": [vars(n) for n in plan.not_applicable], "added": list(plan.added)}
+    return {
+        "cells": cells,
+        "not_applicable": [vars(n) for n in plan.not_applicable],
+        "faulty": [vars(f) for f in plan.faulty],
+        "added": list(plan.added),
+    }
 
 
 def _show(plan: Plan, done: dict[str, Record]) -> None:
+    """What is wanted first: how much is left; then what is left, and what does not apply."""
     from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    left = len(plan.cells) - len(done)
+    console.print(f"{len(plan.cells)} cells, {len(done)} done, {left} to run. {_estimate(plan, done)}".rstrip())
+    for fault in plan.faulty:
+        console.print(f"[red]failed to plan:[/red] {escape(str(fault))}", soft_wrap=True)
+    for note in plan.notes:
+        console.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
+    if not left:
+        refused = f"; {len(plan.not_applicable)} pairs do not apply" if plan.not_applicable else ""
+        console.print(f"Nothing is left to do{refused}. `polymodal plan --json` lists every cell.")
+        return
+    console.print(_table(plan, done))
+    refusals: dict[tuple[str, str], list[str]] = {}
+    for skipped in plan.not_applicable:
+        refusals.setdefault((skipped.label, skipped.reason), []).append(skipped.dataset)
+    for (label, reason), datasets in refusals.items():
+        where = escape(f"{label} on {', '.join(datasets)}: {reason}")
+        console.print(f"[yellow]not applicable:[/yellow] {where}", soft_wrap=True)
+
+
+def _table(plan: Plan, done: dict[str, Record]) -> Table:
+    """The methods with a cell that is not done."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table("method", "dataset", "seeds", "done", "parameters", "conditions")
-    rows: dict[tuple[str, str], list[str]] = {}
-    facts: dict[tuple[str, str], tuple[int, int]] = {}
+    entries: dict[tuple[str, str], list[Cell]] = {}
     for cell in plan.cells:
-        rows.setdefault((cell.label, cell.dataset), []).append(cell.id)
-        facts[cell.label, cell.dataset] = (cell.parameters, len(cell.conditions))
-    for (label, dataset), ids in rows.items():
-        ready = sum(i in done for i in ids)
-        size, conditions = facts[label, dataset]
-        table.add_row(escape(label), escape(dataset), str(len(ids)), str(ready), f"{size:,}", str(conditions))
-    console = Console()
-    console.print(table)
-    for skipped in plan.not_applicable:
-        where = escape(f"{skipped.label} on {skipped.dataset}: {skipped.reason}")
-        console.print(f"[yellow]not applicable:[/yellow] {where}")
-    left = len(plan.cells) - len(done)
-    console.print(f"{len(plan.cells)} cells, {len(done)} done, {left} to run. {_estimate(plan, done)}")
+        entries.setdefault((cell.label, cell.dataset), []).append(cell)
+    for (label, dataset), cells in entries.items():
+        ready, first = sum(cell.id in done for cell in cells), cells[0]
+        if ready < len(cells):
+            numbers = (str(len(cells)), str(ready), f"{first.parameters:,}", str(len(first.conditions)))
+            table.add_row(escape(label), escape(dataset), *numbers)
+    return table
 
 
 def _estimate(plan: Plan, done: dict[str, Record]) -> str:
@@ -104,6 +132,6 @@ def _estimate(plan: Plan, done: dict[str, Record]) -> str:
     if not todo:
         return ""
     if len(unknown) == len({cell.dataset for cell in todo}):
-        return "No time estimate: nothing has run here yet."
+        return "No time estimate: no cell of these datasets is done."
     note = f" (without {', '.join(sorted(unknown))}: never run here)" if unknown else ""
     return f"About {total / 60:.1f} minutes of one worker{note}."

@@ -7,10 +7,11 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchmark.arguments import add_execution, add_matrix, cells, check_execution, plan_of
+from benchmark.arguments import RESULTS, add_execution, add_matrix, cells, check_execution, plan_of
 
 if TYPE_CHECKING:
     from benchmark.plan import Plan
+    from leaderboard.store import Store
 
 NAME = "run"
 HELP = "Train and test every cell of a matrix that has no valid record yet."
@@ -36,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
     if arguments.rerun and arguments.only_missing:
@@ -44,20 +44,29 @@ def run(arguments: argparse.Namespace) -> int:
     check_execution(arguments)
     store = Store(arguments.results)
     store.prepare()
-    plan = plan_of(arguments)
+    return carry_out(plan_of(arguments), store, arguments)
+
+
+def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
+    """Run what is left of a plan and say what came of it."""
+    from leaderboard.not_applicable import remember
+
     remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
     if arguments.tuned:
         from pathlib import Path
 
-        from benchmark import tune
+        from benchmark.tune import apply, read
 
-        plan = tune.apply(plan, tune.read(Path(arguments.tuned)))
+        plan = apply(plan, read(Path(arguments.tuned)))
     if arguments.cells is not None:
         plan = replace(plan, cells=plan.cells[arguments.cells])
     if arguments.rerun:
         for cell in plan.cells:
             store.path(cell.id).unlink(missing_ok=True)
-    todo = [cell for cell in plan.cells if store.done(cell.id) is None]
+    settled = store.settled([cell.id for cell in plan.cells])
+    todo = [cell for cell in plan.cells if cell.id not in settled]
+    for fault in plan.faulty:
+        print(f"failed to plan: {fault}", file=sys.stderr)
     if not arguments.quiet and not arguments.json:
         _announce(plan, len(plan.cells) - len(todo))
     from benchmark.executors.foreground import execute, exit_code
@@ -74,7 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"{len(plan.cells)} cells: {len(outcome.records) - failed} run, {len(plan.cells) - len(todo)} cached, "
             f"{failed} failed, {outcome.left} left, {outcome.seconds:.0f} s. Records: {store.folder}/"
         )
-    return exit_code(outcome) or int(bool(vanished))
+        if plan.faulty:
+            print(f"{len(plan.faulty)} entries of the plan failed before there was a cell of them (see above)")
+        if not arguments.quiet and len(plan.cells) > failed + outcome.left:
+            folder = "" if arguments.results == RESULTS else f" {arguments.results}"
+            print(f"next: polymodal leaderboard{folder}")
+    return exit_code(outcome) or int(bool(vanished or plan.faulty))
 
 
 def _announce(plan: Plan, cached: int) -> None:

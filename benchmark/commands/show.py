@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_json, add_results
+from benchmark.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,13 +20,14 @@ NAME = "show"
 HELP = "Show one cell: its scores under every condition, its training, cost and provenance, or its error."
 EXAMPLE = """examples:
   polymodal show concat-digit_halves-0-4be0d2f3a1c9
-  polymodal show concat-digit                        the beginning of an id is enough where it is unique
+  polymodal show concat-digit_halves     the beginning of an id: the cell, or a table of those that begin so
+  polymodal show                         a table of all
   polymodal show concat-digit_halves-0-4be0d2f3a1c9 --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cell", help="the cell's id, or a beginning of it that is unique")
+    parser.add_argument("cell", nargs="?", default="", help="the cell's id, or a beginning of it (default: all cells)")
     add_results(parser)
     add_json(parser, "the record as it is stored")
 
@@ -35,27 +37,39 @@ def run(arguments: argparse.Namespace) -> int:
 
     from leaderboard.store import Store
 
-    record = find(arguments.cell, Store(arguments.results))
+    records = find(arguments.cell, Store(arguments.results))
     if arguments.json:
-        print(record.to_json())
+        shown = [record.to_json() for record in records]
+        print(shown[0] if len(shown) == 1 else f"[{','.join(shown)}]")
+    elif len(records) == 1:
+        _show(records[0], Console())
     else:
-        _show(record, Console())
+        _show_several(records)
     return 0
 
 
-def find(cell: str, store: Store) -> Record:
-    """The record of a cell given by its id or a unique beginning of it."""
+def find(cell: str, store: Store) -> list[Record]:
+    """The records whose ids begin so, or the one whose id it is.
+
+    Raises:
+        ValueError: If there is none.
+    """
     ids = sorted(path.stem for path in store.folder.glob("*.json"))
     matching = [i for i in ids if i == cell] or [i for i in ids if i.startswith(cell)]
-    if len(matching) != 1:
-        what = "no cell" if not matching else f"{len(matching)} cells"
-        some = ", ".join((matching or ids)[:5]) or "none"
-        raise ValueError(
-            f"{what} in {store.folder} begin with {cell!r}; there are {some}{' ...' if len(ids) > 5 else ''}"
-        )
-    record = store.read(matching[0])
-    assert record is not None
-    return record
+    if not matching:
+        some = ", ".join(ids[:5]) or "none"
+        more = " ..." if len(ids) > 5 else ""
+        raise ValueError(f"no cell in {store.folder} begins with {cell!r}; there are {some}{more}")
+    return [record for i in matching if (record := store.read(i)) is not None]
+
+
+def _show_several(records: list[Record]) -> None:
+    """A line per cell. The id comes last and whole: it is what is typed or pasted next, and ids differ at their end."""
+    for record in sorted(records, key=lambda r: (r.cell.dataset, r.cell.label, r.cell.seed)):
+        cell = record.cell
+        score = "failed" if record.error is not None else f"{record.clean:.4f}"
+        print(f"{score:>8}  {cell.metric:<10} seed {cell.seed:<4} {cell.id}")
+    print(f"{len(records)} cells: polymodal show ID shows one of them")
 
 
 def _show(record: Record, console: Console) -> None:
@@ -63,16 +77,16 @@ def _show(record: Record, console: Console) -> None:
 
     cell, error = record.cell, record.error
     console.print(f"[bold]{escape(cell.label)}[/bold] on {escape(cell.dataset)}, seed {cell.seed} ({cell.track})")
-    console.print(f"cell {cell.id}, finished {escape(str(record.provenance.get('finished')))}")
+    console.print(f"cell {cell.id}, finished {escape(printable(record.provenance.get('finished'), 100))}")
     if cell.options:
-        console.print(escape(f"options {cell.options}"))
+        console.print(escape(printable(f"options {cell.options}")))
     if error is not None:
-        console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(error.message)}")
-        console.print(escape(error.traceback))
+        console.print(f"[red]failed:[/red] {escape(error.type)}: {escape(printable(error.message))}")
+        console.print(escape(printable(error.traceback, limit=100_000)))
         return
     known = {"trivial": record.trivial, "best possible": cell.bayes}
     limits = ", ".join(f"{name} {value:.4f}" for name, value in known.items() if value is not None)
-    console.print(f"{cell.metric} {record.clean:.4f} on {record.rows:,} rows ({limits})")
+    console.print(f"{escape(cell.metric)} {record.clean:.4f} on {record.rows:,} rows ({limits})")
     console.print(_conditions(record))
     for stage in record.training:
         console.print(
@@ -81,7 +95,7 @@ def _show(record: Record, console: Console) -> None:
         )
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:
-            console.print(f"{title}: {_numbers(values)}")
+            console.print(escape(f"{title}: {_numbers(values)}"))
 
 
 def _conditions(record: Record) -> Table:
@@ -98,7 +112,7 @@ def _conditions(record: Record) -> Table:
     table = Table()
     table.add_column("condition", overflow="fold")  # names that are cut off look alike
     for name in (record.cell.metric, *shown):
-        table.add_column(name)
+        table.add_column(escape(name))
     for c, *rest in zip(record.conditions, *shown.values(), strict=True):
         table.add_row(escape(c.id), f"{c.score:.4f}", *map(escape, rest))
     return table

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from benchmark.arguments import add_execution, add_matrix, at_least, check_execution, plan_of
 
 if TYPE_CHECKING:
+    from benchmark.plan import Plan
     from benchmark.tune import Trials, Tuned
     from leaderboard.record import Record
+    from leaderboard.store import Store
 
 NAME = "tune"
 HELP = "Choose each method's values by equally many trials on validation rows; `run --tuned` then runs the choice."
@@ -34,16 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from benchmark import tune
-    from benchmark.executors.foreground import execute, exit_code
-    from benchmark.matrix import DEFAULT
     from leaderboard.store import Store
 
     check_execution(arguments)
-    folder = Path(arguments.results)
-    store = Store(folder / "trials")
+    store = Store(Path(arguments.results) / "trials")
     store.prepare()
-    trials = tune.plan_trials(plan_of(arguments), arguments.trials, arguments.budget_seeds)
+    return carry_out(plan_of(arguments), store, arguments)
+
+
+def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
+    """Run the trials of a plan and write down what they choose."""
+    from benchmark.executors.foreground import execute, exit_code
+    from benchmark.matrix import DEFAULT
+    from benchmark.tune import choose, plan_trials, write
+
+    for fault in plan.faulty:
+        print(f"failed to plan: {fault}", file=sys.stderr)
+    trials = plan_trials(plan, arguments.trials, arguments.budget_seeds)
     cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
     known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
     if not arguments.quiet and not arguments.json:
@@ -52,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
     if outcome.left:
         return exit_code(outcome) or 1
     known |= {record.cell.id: record for record in outcome.records}
-    tuned = tune.choose(trials, known, arguments.trials, arguments.budget_seeds)
-    path = folder / "tuned.toml"
-    tune.write(tuned, path)
+    tuned = choose(trials, known, arguments.trials, arguments.budget_seeds)
+    path = Path(arguments.results) / "tuned.toml"
+    write(tuned, path)
     if not arguments.json:
         _show(tuned)
         print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")
-    return exit_code(outcome)
+    return exit_code(outcome) or int(bool(plan.faulty))
 
 
 def _announcement(trials: Sequence[Trials], known: dict[str, Record], cells: int) -> str:

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 
-from benchmark.arguments import RESULTS, add_json
+from benchmark.arguments import add_folders, add_json, folders_of
+from benchmark.errors import printable
 
 NAME = "validate"
-HELP = "Check every record of results folders against the schema, and that its predictions are there."
+HELP = "Check every record of results folders: against the schema, and that its predictions give its scores."
 EXAMPLE = """examples:
   polymodal validate
   polymodal validate results other/results --json
@@ -19,7 +20,7 @@ Exit code: 0 all valid, 1 otherwise.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", nargs="*", default=[RESULTS], metavar="DIR", help="folders (default: results)")
+    add_folders(parser)
     add_json(parser)
 
 
@@ -27,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from leaderboard.store import Store, Verdict
 
     verdicts: list[Verdict] = []
-    for folder in arguments.results:
+    for folder in folders_of(arguments):
         store = Store(folder)
         if not store.folder.is_dir():
             raise FileNotFoundError(f"no results folder {folder}")
@@ -38,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"valid": valid, "failed": failed, "invalid": findings}, indent=1))
     else:
         for finding in findings:
-            print(f"{finding['file']}: {finding['problem']}", file=sys.stderr)
+            print(printable(f"{finding['file']}: {finding['problem']}"), file=sys.stderr)
         print(f"{valid} valid, {failed} failed cells, {len(findings)} invalid")
     return 1 if findings else 0

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from benchmark.conformance.case import RECIPE, Case, answer
+from benchmark.conformance.case import RECIPE, Case
+from benchmark.conformance.presence import check_present
 from benchmark.conformance.probe import PROBES, Probe
-from benchmark.conformance.report import Doubtful, Result, require, run_check, where
+from benchmark.conformance.report import Result, require, require_shape, run_check, where
 from benchmark.conformance.training import check_fit, check_gradients
+from benchmark.faults import own_files
 from benchmark.options import plain, resolve
 from datamodules.options import hints, parameters
 from methods.base import Method
@@ -27,15 +27,17 @@ def check_method(name: str, probes: tuple[str, ...] = PROBES) -> list[Result]:
     What fails for one cause is said once, not on every probe.
     """
     cls = methods.get(name)
-    own = {inspect.getfile(c) for c in cls.__mro__ if issubclass(c, Method) and c.__module__ != Method.__module__}
+    own = own_files(cls)
     results = [run_check("signature", "", lambda: _check_signature(cls), own=own)]
     if not results[0].passed:
         return results
     said: set[str] = set()
     for given in ({}, *filter(None, getattr(cls, "checked", ()))):
-        applied = 0
-        for probe, variant, case in _cases(name, cls, given, probes):
-            applied += 1
+        cases: list[tuple[str, str, Case]] = []
+        results.append(
+            run_check("applies", "", lambda g=given, c=cases: _find(name, cls, g, probes, c), _spell(given), own)
+        )
+        for probe, variant, case in cases:
             for check, function in METHOD_CHECKS.items():
                 result = run_check(check, probe, lambda f=function, c=case: f(c), variant, own)
                 is_clean = result.passed and not result.warning
@@ -45,9 +47,16 @@ def check_method(name: str, probes: tuple[str, ...] = PROBES) -> list[Result]:
                     said.add(result.cause)
                 if not result.passed:
                     break  # what follows would fail for the same reason
-        why = "" if applied else "`applies_to` refuses every probe task"
-        results.append(Result("applies", "", applied > 0, why, _spell(given)))
     return results
+
+
+def _find(
+    name: str, cls: type[Method], given: Mapping[str, Any], probes: tuple[str, ...], found: list[tuple[str, str, Case]]
+) -> None:
+    """What is to be checked, up to the probe on which the method itself fails to say whether it applies."""
+    for case in _cases(name, cls, given, probes):
+        found.append(case)
+    require(bool(found), f"`applies_to` refuses every probe task{where(cls.applies_to)}")
 
 
 def _cases(
@@ -97,63 +106,15 @@ def _check_shapes(case: Case) -> None:
         )
     z = method.pool(tokens, batch.present)
     said = f" (`encoding_width` says {method.encoding_width}: define it)"
-    _require_shape("pool", z, (rows, len(case.task.modalities), method.encoding_width), method.pool, said)
+    require_shape("pool", z, (rows, len(case.task.modalities), method.encoding_width), method.pool, said)
     fused = method.fuse(z, batch.present)
     # Who predicts otherwise than by the base's head may fuse to any width.
     usual = method.head if type(method).predict is Method.predict else None
     width = None if usual is None else usual.in_features
-    _require_shape("fuse", fused, (rows, width), method.fuse)
+    require_shape("fuse", fused, (rows, width), method.fuse)
     if case.task.num_outputs:
         hint = " (pass `fused_dim` to `super().__init__`, or return logits from `fuse`)"
-        _require_shape("predict", method.predict(fused), (rows, case.task.num_outputs), method.predict, hint)
-
-
-def _require_shape(
-    station: str, x: Tensor, wanted: tuple[int | None, ...], function: Callable[..., Any], hint: str = ""
-) -> None:
-    letters = {2: "BF", 3: "BMD"}[len(wanted)]
-    said = ", ".join(["B", *(str(n or letter) for n, letter in zip(wanted[1:], letters[1:], strict=True))])
-    fits = len(x.shape) == len(wanted) and all(w in (None, n) for n, w in zip(x.shape, wanted, strict=True))
-    require(fits, f"`{station}` must return [{said}], got {list(x.shape)}{hint}{where(function)}")
-
-
-class _Shares(TorchFunctionMode):
-    """The sizes of what softmaxes and means are taken over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: set[int] = set()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        dim = (kwargs or {}).get("dim", args[1] if len(args) > 1 else None)
-        if func.__name__ in ("softmax", "mean") and isinstance(dim, int):
-            self.sizes.add(args[0].shape[dim])
-        return func(*args, **(kwargs or {}))
-
-
-def _check_present(case: Case) -> None:
-    """Absent modalities have no weight, nor a share in a softmax or mean of who never looks at `present`."""
-    method, batch, count = case.build().eval(), case.batch(8), len(case.task.modalities)
-    is_blind, shares = True, _Shares()
-    for m in range(count):
-        present = batch.present.clone()
-        present[::2, m] = False
-        everyone = torch.ones_like(present)
-        out = answer(method, batch._replace(present=present))
-        with torch.no_grad(), shares:
-            weights, untold = method.weights(out.z, present), method.fuse(out.z, everyone)
-        is_blind &= torch.equal(untold, out.fused)
-        if weights is not None:
-            _require_shape("weights", weights.unsqueeze(-1), (8, count, 1), method.weights)
-            require(
-                bool((weights[~present] == 0).all()),
-                f"`weights` must be 0 where `present` is False: mask with -inf before a softmax{where(method.weights)}",
-            )
-    if is_blind and count in shares.sizes:
-        raise Doubtful(
-            "`fuse` takes a softmax or a mean over modalities and never looks at `present`: absent ones, which are "
-            f"zeros, have their share. Mask them{where(method.fuse)}"
-        )
+        require_shape("predict", method.predict(fused), (rows, case.task.num_outputs), method.predict, hint)
 
 
 def _check_meta(case: Case) -> None:
@@ -171,7 +132,7 @@ def _check_meta(case: Case) -> None:
 # The cheapest first: after one that fails, the others are not run.
 METHOD_CHECKS: dict[str, Callable[[Case], str | None]] = {
     "shapes": _check_shapes,
-    "present": _check_present,
+    "present": check_present,
     "meta": _check_meta,
     "gradients": check_gradients,
     "fit": check_fit,

@@ -15,6 +15,7 @@ _MODALITIES = {
     "three": (Modality("a", "vector", (5,)), Modality("b", "vector", (7,)), Modality("c", "vector", (5,))),
     "images": (Modality("left", "image", (1, 8, 8)), Modality("right", "image", (1, 8, 8))),
     "image_text": (Modality("image", "image", (3, 16, 16)), Modality("question", "text", (6,), vocabulary=11)),
+    "zero_shot": (Modality("a", "vector", (6,)), Modality("b", "vector", (6,))),
     "sequence_vector": (Modality("audio", "sequence", (12, 4)), Modality("facts", "vector", (5,))),
 }
 
@@ -32,9 +33,10 @@ _TARGETS: dict[str, tuple[int, Callable[[np.random.Generator, np.ndarray], torch
     "answers": (4, _answers),
     "retrieval": (4, lambda rng, y: torch.from_numpy(y)),
     "pairs": (0, lambda rng, y: torch.arange(len(y))),
+    "zero_shot": (0, lambda rng, y: torch.from_numpy(y)),
 }
 _CLASSES = (3, _TARGETS["retrieval"][1])
-PROBES = (*_MODALITIES, *_TARGETS)
+PROBES = tuple(dict.fromkeys((*_MODALITIES, *_TARGETS)))
 ROWS: dict[SplitName, int] = {"train": 160, "val": 64, "test": 64}
 
 
@@ -42,7 +44,7 @@ class Probe(DataModule):
     """Random rows with a little signal.
 
     Args:
-        shape: A set of modalities (three classes), or a target (two vectors).
+        shape: A set of modalities (three classes), or a target (two vectors), or both.
     """
 
     def __init__(self, *, shape: str = "vectors") -> None:

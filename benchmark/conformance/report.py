@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datamodules.registry import raised_at
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Broken(AssertionError):
@@ -49,6 +54,16 @@ def require(condition: bool, message: str) -> None:
         raise Broken(message)
 
 
+def require_shape(
+    station: str, x: Tensor, wanted: tuple[int | None, ...], function: Callable[..., Any], hint: str = ""
+) -> None:
+    """Raise `Broken` unless what a station returned has the shape that is wanted; None is any size."""
+    letters = {2: "BF", 3: "BMD"}[len(wanted)]
+    said = ", ".join(["B", *(str(n or letter) for n, letter in zip(wanted[1:], letters[1:], strict=True))])
+    fits = len(x.shape) == len(wanted) and all(w in (None, n) for n, w in zip(x.shape, wanted, strict=True))
+    require(fits, f"`{station}` must return [{said}], got {list(x.shape)}{hint}{where(function)}")
+
+
 def run_check(
     check: str, probe: str, function: Callable[[], str | None], variant: str = "", own: Collection[str] = ()
 ) -> Result:
@@ -60,8 +75,8 @@ def run_check(
     except Broken as error:
         return Result(check, probe, False, str(error), variant)
     except Exception as error:  # noqa: BLE001 - any error of the checked code is a finding, not ours
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
-        place = f"; {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        found = raised_at(error, own.__contains__)
+        place = f"; {Path(found[0]).name}:{found[1]}" if found else ""
         return Result(check, probe, False, f"raised {type(error).__name__}: {error}{place}", variant)
 
 

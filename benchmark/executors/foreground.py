@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from benchmark.errors import printable
 from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.pool import ResultsLost, Settings, Stop, WorkerDied
 from leaderboard.record import Cell, Record
@@ -49,7 +52,7 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
     if made is not None and not quiet:
         print(made, file=sys.stderr)
     stop, received = Stop(), []
-    _stop_on_signals(stop, received, arguments.grace)
+    before = _stop_on_signals(stop, received, arguments.grace)
     show: Any = _Lines(arguments.json) if quiet else _Progress(todo)
     started, records, broken = time.perf_counter(), [], ""
     try:
@@ -62,7 +65,8 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
         stop.set()
     except (ResultsLost, WorkerDied) as error:
         broken = str(error)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        _restore(before)
     if broken:
         print(f"polymodal {arguments.command}: {broken}", file=sys.stderr)
     left, seconds = len(todo) - len(records), time.perf_counter() - started
@@ -81,7 +85,8 @@ def exit_code(outcome: Outcome) -> int:
 def _say_failures(outcome: Outcome, store: Store) -> None:
     for record in outcome.failed:
         cell, message = record.cell, record.error.message if record.error else ""
-        print(f"failed: {cell.label} on {cell.dataset}, seed {cell.seed}: {message}", file=sys.stderr)
+        where = f"{cell.label} on {cell.dataset}, seed {cell.seed}"
+        print(f"failed: {where}: {printable(message, limit=1000)}", file=sys.stderr)
         print(f"        polymodal show {cell.id} --results {store.folder}", file=sys.stderr)
 
 
@@ -108,16 +113,26 @@ def _settings(store: Store, arguments: argparse.Namespace) -> Settings:
     )
 
 
-def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
-    """First Ctrl-C or SIGTERM: running cells end. Second, or when the grace time is over: they are cut off."""
+def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> dict[int, Any]:
+    """First Ctrl-C, SIGTERM or lost terminal: running cells end. Second, or after the grace time: they are cut off.
+
+    Returns:
+        What was done on these signals before; empty where they are not ours to handle (a thread of a notebook).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    shown = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        if number == signal.SIGHUP:  # nobody reads the terminal any more, and writing to it is an error
+            for stream in shown:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
         limit = ""
-        if number == signal.SIGTERM:
+        if number != signal.SIGINT:
             # Not 0, which would disarm the timer.
             signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-3))
             limit = f" within {grace:g} s"
@@ -126,9 +141,18 @@ def _stop_on_signals(stop: Stop, received: list[int], grace: float) -> None:
     def late(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGALRM, late)
+    handlers = {signal.SIGINT: handle, signal.SIGTERM: handle, signal.SIGALRM: late}
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` wants it
+        handlers[signal.SIGHUP] = handle
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def _restore(before: dict[int, Any]) -> None:
+    """Leave signals to whoever had them: a notebook goes on after its cells have run."""
+    if before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class _Lines:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -19,6 +20,7 @@ from benchmark.executors.pool import (
     Backend,
     Message,
     NotStored,
+    Others,
     Pool,
     Settings,
     Stop,
@@ -85,10 +87,17 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
         torch.set_num_threads(1)
     store = Store(settings.results)
     try:
-        for cell in cells:
-            if stop.is_set():
-                return
+        waiting, others = deque(cells), Others()
+        while waiting and not stop.is_set():
+            if (cell := others.next(waiting)) is None:
+                others.say_whom()
+                stop.wait(1)
+                continue
             message = run_and_report(cell, store, settings)
+            if message.kind == "locked":
+                others.keep(cell, message.text)
+                waiting.append(cell)
+                continue
             if message.kind == "finished":
                 yield Record.from_json(message.text)
                 continue
@@ -157,7 +166,10 @@ class _Process(Worker):
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
-            return Message("lost", f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+            if code < 0:
+                return Message("lost", f"signal {_signal(-code)}")
+            # It ended by itself: before its first cell that is an error of the installation, and would repeat itself.
+            return Message("lost" if self.ready else "refused", f"exit code {code}; its error may be above")
 
     def dismiss(self) -> None:
         with suppress(BrokenPipeError):
@@ -172,11 +184,18 @@ class _Process(Worker):
         self.pipe.close()
 
 
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return str(number)
+
+
 def _work(pipe: Connection, settings: Settings, gpus: str | None, parent: int) -> None:
     """The life of a worker."""
     die_with(parent)
-    # Ctrl-C, and the SIGTERM a scheduler sends to all processes of a job, are the parent's to handle: cells may end.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # Ctrl-C, a lost terminal and the SIGTERM of a scheduler reach all processes of a job: the parent decides.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # before CUDA wakes up

@@ -6,19 +6,23 @@ An executor provides a `Backend`: it starts workers and passes on what they say.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from leaderboard.record import Cell, Record
-from leaderboard.store import Store
+from leaderboard.store import Locked, Store
 
 _POLL = 0.5  # seconds between looks at clocks and signals
+_RETURN = 2.0  # seconds until we look again at a cell that another run is in
+_PATIENCE = 60.0  # seconds of waiting for others after which we say so
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,12 @@ class Stop(threading.Event):
 class Message(NamedTuple):
     """What a worker says, or what is to be said of it.
 
-    `ready` for a cell; `finished` its cell (text: the record); `unstored`: it ran, but could not be written; `lost`:
-    the worker is no more; `refused`: it will not work here, nor will another.
+    `ready` for a cell; `finished` its cell (text: the record); `unstored`: it ran, but could not be written; `locked`:
+    another run is in this cell (text: who); `lost`: the worker is no more; `refused`: it will not work here, nor will
+    another.
     """
 
-    kind: Literal["ready", "finished", "unstored", "lost", "refused"]
+    kind: Literal["ready", "finished", "unstored", "locked", "lost", "refused"]
     text: str = ""
 
 
@@ -83,6 +88,7 @@ class Worker(ABC):
     slot: int
     cell: Cell | None = None
     since: float = 0.0
+    ready = False
 
     def take(self, cell: Cell) -> None:
         """Start a cell."""
@@ -107,7 +113,7 @@ class Backend(ABC):
     """Where workers come from."""
 
     tries = 1
-    false_starts = 1  # workers that die before their first cell, one after the other, until we give up
+    false_starts = 5  # workers that die before their first cell, one after the other, until we give up
 
     @abstractmethod
     def places(self) -> int:
@@ -131,6 +137,7 @@ class Pool:
 
     def __init__(self, cells: Sequence[Cell], settings: Settings, stop: Stop, backend: Backend) -> None:
         self.waiting = deque(cells)
+        self.others = Others()
         self.settings = settings
         self.stop = stop
         self.backend = backend
@@ -153,6 +160,9 @@ class Pool:
                 for worker, message in self.backend.listen(self.workers, _POLL):
                     yield from self._hear(worker, message)
                 yield from self._cut_off()
+                self._feed()
+                if not any(worker.cell for worker in self.workers):
+                    self.others.say_whom()
             if self.lost:
                 raise self.lost
         finally:
@@ -167,7 +177,8 @@ class Pool:
         if not self._feeding():
             return
         idle = sum(worker.cell is None for worker in self.workers)
-        vacant = min(self.backend.places() - len(self.workers), len(self.waiting) - idle)
+        free = len(self.waiting) - self.others.inside(self.waiting)
+        vacant = min(self.backend.places() - len(self.workers), max(free, not self.workers) - idle)
         taken = {worker.slot for worker in self.workers}
         free = (slot for slot in range(len(self.workers) + max(vacant, 0)) if slot not in taken)
         for slot in list(free)[: max(vacant, 0)]:
@@ -179,9 +190,12 @@ class Pool:
         cell, worker.cell = worker.cell, None
         match message.kind:
             case "ready":
-                self.false_starts = 0
+                worker.ready, self.false_starts = True, 0
             case "finished":
                 yield Record.from_json(message.text)
+            case "locked" if cell is not None:
+                self.others.keep(cell, message.text)
+                self.waiting.append(cell)
             case "unstored" if cell is not None:
                 yield from self._record_failure(cell, NotStored(message.text))
             case "refused":
@@ -189,18 +203,25 @@ class Pool:
             case "lost":
                 self._remove(worker)
                 yield from self._lost(worker, cell, message.text)
-                return
-        if self._feeding():
-            worker.take(self.waiting.popleft())
-        else:
-            self.workers.remove(worker)
-            worker.dismiss()
+
+    def _feed(self) -> None:
+        """A cell for every idle worker; those that another run is in come later, and workers without any leave."""
+        for worker in [w for w in self.workers if w.ready and w.cell is None]:
+            if self._feeding():
+                if (cell := self.others.next(self.waiting)) is not None:
+                    worker.take(cell)
+            else:
+                self.workers.remove(worker)
+                worker.dismiss()
 
     def _lost(self, worker: Worker, cell: Cell | None, cause: str) -> Iterator[Record]:
+        if cell is None and worker.ready:  # it died idle: nothing is lost but the worker
+            return
         if cell is None:
             self.false_starts += 1
             if self.false_starts >= self.backend.false_starts:
-                raise WorkerDied(f"worker {worker.slot} could not start ({cause}); its error may be above")
+                times = f", {self.false_starts} times in a row" if self.false_starts > 1 else ""
+                raise WorkerDied(f"worker {worker.slot} could not start ({cause}{times}); its error may be above")
             return
         self.tries[cell.id] += 1
         if self.tries[cell.id] < self.limit:
@@ -227,11 +248,53 @@ class Pool:
 
     def _record_failure(self, cell: Cell, error: RuntimeError) -> Iterator[Record]:
         """Record a cell that its worker could not record."""
-        record = record_failure(cell, self.store, error)
+        try:
+            record = record_failure(cell, self.store, error)
+        except Locked as other:  # another run is in it already: what comes of it is the cell's record
+            self.others.keep(cell, str(other))
+            self.waiting.append(cell)
+            return
         if isinstance(record, ResultsLost):
             self.lost = self.lost or record
         else:
             yield record
+
+
+class Others:
+    """The cells that other runs on the same folder are in: left to them, and looked at again later."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[float, str]] = {}  # cell -> when to look again, and who is in it
+        self.since: float | None = None
+
+    def keep(self, cell: Cell, who: str) -> None:
+        """Remember that another run is in a cell."""
+        self.seen[cell.id] = (time.monotonic() + _RETURN, who)
+        self.since = self.since or time.monotonic()
+
+    def inside(self, waiting: Iterable[Cell]) -> int:
+        """In how many of the waiting cells others are, as far as we know."""
+        return sum(self._later(cell) for cell in waiting)
+
+    def next(self, waiting: deque[Cell]) -> Cell | None:
+        """The first waiting cell that may be free, taken out of the queue."""
+        for cell in waiting:
+            if not self._later(cell):
+                waiting.remove(cell)
+                self.seen.pop(cell.id, None)
+                return cell
+        return None
+
+    def say_whom(self) -> None:
+        """Called while nothing runs here: after a minute, say for whom we wait."""
+        if self.since is not None and time.monotonic() - self.since > _PATIENCE and self.seen:
+            self.since = math.inf
+            cell, (_, who) = next(iter(self.seen.items()))
+            more = f" and {len(self.seen) - 1} more" if len(self.seen) > 1 else ""
+            warnings.warn(f"still waiting for {who}, which is in cell {cell}{more}", stacklevel=2)
+
+    def _later(self, cell: Cell) -> bool:
+        return cell.id in self.seen and time.monotonic() < self.seen[cell.id][0]
 
 
 def record_failure(cell: Cell, store: Store, error: RuntimeError) -> Record | ResultsLost:
@@ -278,6 +341,8 @@ def run_and_report(cell: Cell, store: Store, settings: Settings) -> Message:
     try:
         with own_signals():
             record = run_cell(cell, store, checkpoint=settings.checkpoint, logger=settings.logger)
+    except Locked as other:
+        return Message("locked", str(other))
     except OSError as error:  # `run_cell` records what a method does: only the store is left to fail
         return Message("unstored", f"the cell ran, but its files could not be written: {error}")
     return Message("finished", record.to_json())

@@ -107,7 +107,6 @@ class _Actors(Backend):
     """Actors, each with the devices of one cell."""
 
     tries = 3
-    false_starts = 5  # of a node that is going down
 
     def __init__(self, cells: Sequence[Cell], settings: Settings) -> None:
         import ray
@@ -141,7 +140,10 @@ class _Actors(Backend):
         import ray
 
         self._say_if_alone(workers)
-        pending = {worker.pending: worker for worker in workers if isinstance(worker, _Actor)}
+        pending = {w.pending: w for w in workers if isinstance(w, _Actor) and w.pending is not None}
+        if not pending:  # all wait for cells that another run is in
+            time.sleep(seconds)
+            return []
         ready, _ = ray.wait(list(pending), num_returns=1, timeout=seconds)
         return [(pending[ref], pending[ref].hear()) for ref in ready]
 
@@ -189,8 +191,9 @@ class _Actor(Worker):
         import ray
         from ray.exceptions import RayActorError, RayTaskError
 
+        pending, self.pending = self.pending, None
         try:
-            return Message(*ray.get(self.pending))
+            return Message(*ray.get(pending))
         except RayActorError as error:  # the process or its machine is gone
             return Message("lost", _brief(error))
         except RayTaskError as error:  # our own code raised

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from benchmark.attention import attention_of
 from benchmark.pictures.drawing import bare, draw_image, draw_value, save
 from datamodules.base import DataModule, SplitName
 from datamodules.encoders.features import Features
@@ -16,7 +17,6 @@ from datamodules.spec import Batch, Modality
 from methods.base import Method
 from methods.functional.attention import Mixture, cell_centers, gaussian_density, paraboloid_density, support_ellipse
 from methods.parts.attention import Attended
-from methods.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,14 +40,11 @@ def look(method: Method, batch: Batch, label: str) -> Seen:
     Raises:
         ValueError: If it does not attend to tokens.
     """
-    attending = method
-    while isinstance(attending, Wrapper):
-        attending = attending.base
-    if not callable(getattr(attending, "attention", None)):
-        raise ValueError(f"{label} has no attention over tokens to draw (it has no `attention(tokens, present)`)")
     with torch.inference_mode():
         out = method(batch.inputs, batch.present)
-        attention = attending.attention(out.tokens, batch.present)  # pyright: ignore[reportCallIssue]
+        attention = attention_of(method, out.tokens, batch.present)
+    if attention is None:
+        raise ValueError(f"{label} has no attention over tokens to draw (it has no `attention(tokens, present)`)")
     return Seen(label, tuple(answer(method.task.class_names, x) for x in out.logits), attention)
 
 

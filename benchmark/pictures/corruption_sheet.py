@@ -10,9 +10,8 @@ from torch import Tensor
 
 from benchmark.pictures.drawing import draw_value, save
 from datamodules.base import DataModule, SplitName
-from datamodules.corruptions import catalogue, corrupt, corruption_key, severities
+from datamodules.corruptions import applicable, corrupt, corruption_key, levels
 from datamodules.corruptions.registry import LEVELS
-from datamodules.registry import datasets
 from datamodules.spec import Modality
 
 if TYPE_CHECKING:
@@ -23,23 +22,21 @@ _ACROSS = 2  # blocks side by side
 _CELL = 0.9  # inches
 
 
-def draw(dataset: str, output: Path) -> Path:
+def draw(datamodule: DataModule, output: Path) -> Path:
     """Write a PNG with a block per modality, a line per corruption and a column per severity, the clean input first.
 
     The noise is that of the sweep: the sheet shows what every method gets to see of this row of the test split.
 
     Args:
-        dataset: A registered name.
         output: The file to write; its folder is made.
     """
     from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
-    datamodule: DataModule = datasets.get(dataset)()
     modalities = datamodule.task.modalities
     lines = -(-len(modalities) // _ACROSS)
     # A line of blocks is as high as its longest catalogue.
     heights = [
-        max(len(catalogue(m.kind)) for m in modalities[i : i + _ACROSS]) + 0.8
+        max(len(applicable(m, datamodule.task.name)) for m in modalities[i : i + _ACROSS]) + 0.8
         for i in range(0, len(modalities), _ACROSS)
     ]
     width = min(_ACROSS, len(modalities)) * (LEVELS + 2)
@@ -56,7 +53,9 @@ def corrupted(datamodule: DataModule, modality: Modality, name: str, severity: i
     """Rows of the test split as the sweep corrupts them."""
     task, split = datamodule.task, datamodule.splits[_SPLIT].inputs[modality.name]
     key = corruption_key(task.name, task.version, _SPLIT, modality.name, name)
-    return corrupt(split[rows], rows, name=name, severity=severity, key=key, modality=modality, split=split)
+    return corrupt(
+        split[rows], rows, name=name, severity=severity, key=key, modality=modality, split=split, dataset=task.name
+    )
 
 
 def _row(datamodule: DataModule) -> int:
@@ -71,7 +70,7 @@ def _row(datamodule: DataModule) -> int:
 
 
 def _draw_block(block: SubFigure, datamodule: DataModule, modality: Modality, row: int, height: float) -> None:
-    names = catalogue(modality.kind)
+    names = applicable(modality, datamodule.task.name)
     shape = "×".join(map(str, modality.shape))
     block.suptitle(f"{datamodule.task.name}: {modality.name} ({modality.kind} {shape})", fontsize=9)
     axes = block.subplots(len(names), LEVELS + 1, squeeze=False)
@@ -85,7 +84,7 @@ def _draw_block(block: SubFigure, datamodule: DataModule, modality: Modality, ro
             value = corrupted(datamodule, modality, name, severity, rows)[0]
             axis = axes[line][severity]
             draw_value(axis, modality, value, datamodule, clean, width=13, fontsize=5.2)
-            title = "clean" if severity == 0 else f"{severities(name, modality.kind)[severity - 1]:g}"
+            title = "clean" if severity == 0 else f"{levels(name, modality, datamodule.task.name)[severity - 1]:g}"
             axis.set_title(title, fontsize=5, pad=1.5)
         label = axes[line][0].set_ylabel(name.replace("_", "\n"), fontsize=6, rotation=0, ha="right", va="center")
         label.set_parse_math(False)

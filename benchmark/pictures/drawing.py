@@ -6,8 +6,13 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datamodules.base import DataModule
+import torch
+
+from datamodules.base import DataModule, Skeleton
 from datamodules.spec import Modality
+
+LINES = 8  # channels of a sequence up to which each is a line, and not a band of a spectrogram
+FRAMES = 5  # of a skeleton
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +57,11 @@ def draw_value(
     match modality.kind:
         case "image":
             draw_image(axis, modality, value, like)
+        case "sequence" if (body := datamodule.skeleton(modality.name, value)) is not None:
+            draw_skeleton(axis, body)
+        case "sequence" if value.shape[1] <= LINES:
+            axis.plot(value.float().numpy(), linewidth=0.6)
+            axis.set_ylim(low - 0.05 * (high - low) - 1e-6, high + 0.05 * (high - low) + 1e-6)
         case "sequence":
             # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
             style: Any = {"origin": "lower", "cmap": "magma", "interpolation": "nearest"}
@@ -66,6 +76,18 @@ def draw_value(
             words = textwrap.fill(datamodule.spell(modality.name, value), width)
             centred: Any = {"ha": "center", "va": "center", "transform": axis.transAxes}
             axis.text(0.5, 0.5, words, fontsize=fontsize, parse_math=False, **centred)
+
+
+def draw_skeleton(axis: Axes, body: Skeleton) -> None:
+    """A few frames side by side, from the front, the first at the left."""
+    frames = torch.linspace(0, len(body.joints) - 1, FRAMES).long()
+    joints = body.joints[frames].double()
+    width = 1.1 * float(joints[..., 0].max() - joints[..., 0].min())
+    for place, pose in enumerate(joints):
+        for a, b in body.bones:
+            across, up = pose[[a, b], 0] + place * width, pose[[a, b], 1]
+            axis.plot(across.numpy(), up.numpy(), color="#33608c", linewidth=0.9)
+    axis.set_aspect("equal", adjustable="datalim")
 
 
 def bare(axis: Axes) -> None:

@@ -32,6 +32,8 @@ OBJECTIVES: dict[str, Objective | None] = {
     "A: r1, gamma 16": lambda W: centers.r1(W, 16.0),
     "A: r1, gamma 64": lambda W: centers.r1(W, 64.0),
     "A: r2, lam 32": lambda W: centers.r2(W, 32.0),
+    "A: hard, K = 10 %": lambda W: centers.hard_skewed(W, 0.1),
+    "A: hard, K = 1 %": lambda W: centers.hard_skewed(W, 0.01),
     "A: regularface": centers.regularface,
     "A: mhe, s 1": lambda W: centers.rooted_mhe(W, 1.0),
     "A: uniformface": centers.uniformface,

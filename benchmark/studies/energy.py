@@ -166,12 +166,15 @@ def digit_study(
     source: str, images: Tensor, labels: Tensor, train: int, hidden: int, sigma: float, seeds: int, steps: int = 2000
 ) -> DigitStudy:
     """Experiment 2: train on `train` zeros, score held-out zeros under noise and the other digits."""
-    runs = [_digit_run(images, labels, train, hidden, sigma, seed, steps) for seed in range(seeds)]
+    runs = [digit_run(images, labels, train, hidden, sigma, seed, steps) for seed in range(seeds)]
     mean = {key: torch.tensor([run[key] for run in runs], dtype=torch.float64).mean(0).tolist() for key in runs[0]}
     return DigitStudy(source=source, hidden=hidden, sigma=sigma, noises=NOISES, **mean)
 
 
-def _digit_run(images: Tensor, labels: Tensor, train: int, hidden: int, sigma: float, seed: int, steps: int) -> dict:
+def digit_run(
+    images: Tensor, labels: Tensor, train: int, hidden: int, sigma: float, seed: int, steps: int = 2000
+) -> dict[str, list[float]]:
+    """One autoencoder of experiment 2; the keys are those of `DigitStudy`."""
     generator = torch.Generator().manual_seed(1000 + seed)
     zeros = images[labels == 0]
     zeros = zeros[torch.randperm(len(zeros), generator=generator)]

@@ -30,7 +30,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from benchmark.arguments import add_json, at_least
-from benchmark.build import build_dataset
+from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
 from benchmark.errors import UsageError
 from benchmark.matrix import read
 from benchmark.options import plain, resolve
@@ -324,7 +324,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clusters", type=int, help="per modality (default: as many as classes, but 8 to 20)")
     parser.add_argument("--shuffles", type=at_least(1), default=10, help="of the labels, for the control")
     parser.add_argument("--seed", type=int, default=0, help="of training, clusters and shuffles")
-    parser.add_argument("--matrix", default="core", help="whose recipe trains the features (default: core)")
+    parser.add_argument("--matrix", default="core", metavar="FILE",
+                        help="whose recipe trains the features, and whose options of the dataset are taken where it "
+                             "names it (default: core)")  # fmt: skip
+    add_dataset_options(parser, matrix=False)
     parser.add_argument("--results", metavar="DIR", help="records whose scores are shown beside")
     parser.add_argument("--out", type=Path, default=Path("results/studies/interactions"), help="folder of the figure")
     add_json(parser, "print the numbers instead of the table")
@@ -332,10 +335,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; write figure and numbers."""
-    data = build_dataset(args.dataset, {})
+    data = chosen_dataset(args.dataset, args.matrix if args.matrix != "core" else None, args.settings)
     pair = _pair(data, args.modalities)
     _check(data, args)
-    scores, scores_of = _scores(args.results, args.dataset)
+    scores, scores_of = _scores(args.results, args.dataset, data.suffix)
     matrix = read(args.matrix)
     recipe = {**matrix.recipe, **matrix.recipes.get(args.dataset, {})}
     findings = study(
@@ -376,14 +379,14 @@ def _check(data: DataModule, args: argparse.Namespace) -> None:
         raise UsageError(f"--clusters must be 2 to 50, got {args.clusters}")
 
 
-def _scores(folder: str | None, dataset: str) -> tuple[dict[str, list[float]], str]:
+def _scores(folder: str | None, dataset: str, suffix: str) -> tuple[dict[str, list[float]], str]:
     """Clean score of each seed of each method, and what options of their rows are not the defaults."""
     if folder is None:
         return {}, ""
     defaults = {key: plain(value) for key, value in resolve(dataset, datasets.get(dataset), {}, dataset).items()}
     scores: dict[str, list[float]] = {}
     other: dict[str, Any] = {}
-    for record in gather([folder], [dataset]).records:
+    for record in gather([folder], [dataset + suffix]).records:
         scores.setdefault(record.cell.label, []).append(record.clean)
         other |= {key: value for key, value in record.cell.dataset_options.items() if defaults.get(key, value) != value}
     return scores, ", ".join(f"{key} = {value}" for key, value in other.items())

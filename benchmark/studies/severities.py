@@ -1,9 +1,12 @@
-"""Calibrate `datamodules/corruptions/severities.toml`: severity s takes s tenths of the score of `unimodal`.
+"""Calibrate the severities of a dataset: severity s takes s tenths of the score of `unimodal`, of each modality.
 
-For each kind of modality there are references: `unimodal` is trained on four fifths of a training split (groups of rows
-stay whole), and its score on the last fifth, chance-normalised, is measured along each parameter. Validation rows
-only stop the training; test rows are not touched. Where even the strongest sensible value takes less than half, the
-severities are equal steps up to that value and the corruption is listed as capped.
+`unimodal` is trained on four fifths of the training split (groups of rows stay whole), and its score on the last fifth,
+chance-normalised, is measured along the parameter of each corruption. Where a modality alone is at chance, `concat` is
+trained, the modality is corrupted beside clean others, and what counts is the part of the score that it loses with the
+modality of other rows. Validation rows only stop the training; test rows are not
+touched. A corruption that cannot do it, because its strongest sensible value takes less than half or because the score
+falls off a cliff between two values, is left out with its reason. Writes `OUT/<dataset>.toml`; those that all results
+are made with are in `datamodules/corruptions/calibrated`.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +30,15 @@ from datamodules.corruptions.registry import LEVELS
 from datamodules.spec import Batch, Modality, Task
 from leaderboard.robustness import normalise
 from methods.base import Method, Recipe
+from methods.concat import Concat
 from methods.metrics import higher_is_better
 from methods.unimodal import Unimodal
 
-REFERENCES: dict[str, tuple[tuple[str, str], ...]] = {  # kind -> dataset and modality; what is lost is their mean
-    "image": (("av_digits", "image"), ("digit_halves", "upper")),  # 28 x 28 and 4 x 8 pixels
-    "sequence": (("av_digits", "audio"),),
-    "vector": (("multi_digits", "kar"),),
-    "text": (("easy_vqa", "question"),),
-}
 RECIPE = Recipe(width=64, epochs=30, batch_size=64, lr=3e-3, patience=8)
-POINTS = 14
-MOST = 6000  # rows of a split
+POINTS = 10  # along a parameter, twice: over its whole range, then where the score falls
+MOST = 3000  # rows of a split
+CHANCE = 0.15  # a chance-normalised score below which there is too little to lose
+SLACK = 0.15  # of the share kept, between what a severity should leave and what it does
 
 # The weakest and the strongest sensible parameter, and whether equal steps between them are ratios.
 LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
@@ -54,11 +55,11 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "pixelate": (0.9, 0.08, True),
     },
     "sequence": {
-        "snr_noise": (30, -15, False),
+        "frame_noise": (30, -15, False),
         "time_mask": (0.05, 0.8, False),
         "frame_drop": (0.05, 0.9, False),
         "time_shift": (0.03, 0.35, False),
-        "gain": (1, 24, False),
+        "frame_gain": (1, 24, False),
     },
     "vector": {
         "gaussian_noise": (0.1, 5, True),
@@ -99,76 +100,97 @@ class HeldOut(DataModule):
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured of a corruption: the share of the score kept along its parameter, and the severities it gives.
+    """What was found for a corruption.
 
     Attributes:
-        clean: Chance-normalised score on each reference.
-        kept: Share of it that is left at each parameter, one line per reference.
+        severities: Empty if it is left out.
+        kept: Share of the clean score left at each of them.
+        why: The reason why it is left out.
     """
 
     name: str
-    clean: tuple[float, ...]
-    parameters: tuple[float, ...]
-    kept: tuple[tuple[float, ...], ...]
-    severities: tuple[float, ...]
-    capped: bool
+    severities: tuple[float, ...] = ()
+    kept: tuple[float, ...] = ()
+    why: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kinds", nargs="+", choices=sorted(REFERENCES), default=list(REFERENCES))
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--datasets", nargs="+", default=["digit_halves"], metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=2, help="models per modality, whose scores are averaged")
     parser.add_argument("--out", type=Path, default=Path("results/studies/severities"))
 
 
 def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for kind in arguments.kinds:
-        calibrations = calibrate(kind, arguments.seeds)
-        (arguments.out / f"{kind}.json").write_text(json.dumps([asdict(c) for c in calibrations], indent=1))
-        clean = ", ".join(f"{d} {m} {c:.3f}" for (d, m), c in zip(REFERENCES[kind], calibrations[0].clean, strict=True))
-        print(f"[{kind}] # clean: {clean}")
-        for c in calibrations:
-            print(f"{c.name} = {list(c.severities)}" + ("  # capped" if c.capped else ""))
+    for dataset in arguments.datasets:
+        command = f"polymodal study severities --datasets {dataset} --seeds {arguments.seeds} --out {arguments.out}"
+        path = arguments.out / f"{dataset}.toml"
+        path.write_text("\n".join([f"# Made by: {command}", *calibrate(dataset, arguments.seeds)]) + "\n")
+        print(path)
     return 0
 
 
-def calibrate(kind: str, seeds: int) -> list[Calibration]:
-    """Severities of every corruption of a kind, from the mean over references and seeds."""
-    references = [_Reference(dataset, name, seeds) for dataset, name in REFERENCES[kind]]
-    calibrations = []
-    for corruption, (weak, strong, ratio) in LIMITS[kind].items():
-        along = (np.geomspace if ratio else np.linspace)(weak, strong, POINTS)
-        kept = [[r.score(corruption, float(p)) / r.clean for p in along] for r in references]
-        severities, capped = choose(along.tolist(), np.mean(kept, axis=0).tolist(), ratio)
-        clean, parameters = tuple(r.clean for r in references), tuple(along.tolist())
-        calibrations.append(Calibration(corruption, clean, parameters, tuple(map(tuple, kept)), severities, capped))
-    return calibrations
+def calibrate(dataset: str, seeds: int) -> Iterator[str]:
+    """The lines of a dataset's file: for each modality what it is, its severities, and what is left out and why."""
+    datamodule = HeldOut(build_dataset(dataset, {}))
+    if datamodule.task.goal.ranked:
+        raise ValueError(f"{dataset}: severities are calibrated by a unimodal score, and a ranking of pairs has none")
+    yield "# Severity s leaves 1 - s/10 of the chance-normalised score on held-out training rows; what it left there"
+    yield "# is behind each line."
+    for modality in datamodule.task.modalities:
+        reference = Reference(datamodule, modality, seeds)
+        found = [find(reference, name, *limits) for name, limits in LIMITS[modality.kind].items()]
+        without = f", {reference.floor:.2f} with the modality of other rows" if reference.told == "concat" else ""
+        yield f"\n[{modality.name}] # clean score of {reference.told}: {reference.clean:.2f}{without}"
+        yield f"kind = {json.dumps(modality.kind)}\nshape = {list(modality.shape)}"
+        yield f"\n[{modality.name}.severities]"
+        for c in found:
+            if c.severities:
+                yield f"{c.name} = {list(c.severities)}  # {' '.join(f'{k:.2f}' for k in c.kept)}"
+        yield f"\n[{modality.name}.left_out]"
+        for c in found:
+            if c.why:
+                yield f"{c.name} = {json.dumps(c.why)}"
 
 
-def choose(parameters: list[float], kept: list[float], ratio: bool) -> tuple[tuple[float, ...], bool]:
-    """Parameters that leave 0.9, 0.8, ... 0.5 of the clean score; equal steps to the last where that is not reached.
+def find(reference: Reference, name: str, weak: float, strong: float, ratio: bool) -> Calibration:
+    """Five severities of a corruption, or why there are none."""
+    if reference.clean - reference.floor < CHANCE:
+        lost = reference.clean - reference.floor
+        return Calibration(name, why=f"{reference.told} can lose {lost:.2f} of its score at most")
+    space = np.geomspace if ratio else np.linspace
+    curve = [(float(p), reference.kept(name, float(p))) for p in space(weak, strong, POINTS)]
+    if curve[-1][1] > 1 - LEVELS / 10 + SLACK / 2:
+        return Calibration(name, why=f"{curve[-1][1]:.2f} of the score is left at its strongest sensible value")
+    first = max((i for i, (_, k) in enumerate(curve) if min(k for _, k in curve[: i + 1]) > 0.95), default=0)
+    last = next((i for i, (_, k) in enumerate(curve) if k < 0.45), len(curve) - 1)
+    between = space(curve[first][0], curve[last][0], POINTS + 2)[1:-1] if last > first else []
+    curve += [(float(p), reference.kept(name, float(p))) for p in between]
+    curve.sort(reverse=strong < weak)
+    severities = choose([p for p, _ in curve], [k for _, k in curve], ratio)
+    kept = tuple(reference.kept(name, value) for value in severities)
+    if any(abs(k - (1 - s / 10)) > SLACK for s, k in enumerate(kept, start=1)) or len(set(severities)) < LEVELS:
+        shares = ", ".join(f"{k:.2f}" for k in kept)
+        return Calibration(name, why=f"the score falls off a cliff: severities 1 to 5 would leave {shares}")
+    return Calibration(name, severities, kept)
+
+
+def choose(parameters: list[float], kept: list[float], ratio: bool) -> tuple[float, ...]:
+    """Parameters that leave 0.9, 0.8, ... 0.5 of the clean score.
 
     Args:
         parameters: From the weakest to the strongest.
         kept: Share of the clean score left at each.
         ratio: Whether equal steps are ratios.
-
-    Returns:
-        Five severities, and whether they are capped.
     """
     scale = np.log(parameters) if ratio else np.array(parameters)
     # Before the weakest parameter nothing is lost: the curve begins one step before it.
     scale = np.array([2 * scale[0] - scale[1], *scale])
     left = np.minimum.accumulate([1.0, *kept])
-    capped = bool(left[-1] > 1 - LEVELS / 10)
-    if capped:
-        steps = np.linspace(scale[0], scale[-1], LEVELS + 1)[1:]
-    else:
-        # np.interp wants growing abscissae; a slope too small to matter breaks the ties of a plateau.
-        lost = 1 - left + 1e-9 * np.arange(len(left))
-        steps = np.interp([s / 10 for s in range(1, LEVELS + 1)], lost, scale)
-    values = np.exp(steps) if ratio else steps
-    return tuple(_short(float(v)) for v in values), capped
+    # np.interp wants growing abscissae; a slope too small to matter breaks the ties of a plateau.
+    lost = 1 - left + 1e-9 * np.arange(len(left))
+    steps = np.interp([s / 10 for s in range(1, LEVELS + 1)], lost, scale)
+    return tuple(_short(float(v)) for v in (np.exp(steps) if ratio else steps))
 
 
 def _short(value: float) -> float:
@@ -176,21 +198,42 @@ def _short(value: float) -> float:
     return value if value == 0 else round(value, 1 - math.floor(math.log10(abs(value))))
 
 
-class _Reference:
-    """A dataset, one of its modalities, and `unimodal` trained on it with some seeds."""
+class Reference:
+    """A modality of a dataset, and models whose score its corruption takes down.
 
-    def __init__(self, dataset: str, modality: str, seeds: int) -> None:
-        self.datamodule = HeldOut(build_dataset(dataset, {}))
-        self.task = self.datamodule.task
-        self.modality = next(m for m in self.task.modalities if m.name == modality)
-        self.methods = [self._train(seed) for seed in range(seeds)]
-        self.clean = self.score()
+    Attributes:
+        clean: Chance-normalised score, mean over seeds.
+        floor: What is left of it when the modality says nothing.
+        told: What was trained.
+    """
 
-    def _train(self, seed: int) -> Method:
-        seed_all(self.task.name, seed, "init")
-        method = Unimodal(self.task, RECIPE, modality=self.modality.name)
-        fit(method, self.datamodule, seed=seed)
-        return method.train(False)
+    def __init__(self, datamodule: HeldOut, modality: Modality, seeds: int) -> None:
+        self.datamodule, self.modality, self.seeds = datamodule, modality, seeds
+        self.task = datamodule.task
+        self.told = "unimodal"
+        self.methods = self._train()
+        self.clean, self.floor = self.score(), 0.0
+        if self.clean < CHANCE:
+            self.told = "concat"
+            self.methods = self._train()
+            self.clean, self.floor = self.score(), self.score("misaligned", 1.0)
+
+    def _train(self) -> list[Method]:
+        trained: list[Method] = []
+        for seed in range(self.seeds):
+            seed_all(self.task.name, seed, "init")
+            method: Method = (
+                Concat(self.task, RECIPE)
+                if self.told == "concat"
+                else Unimodal(self.task, RECIPE, modality=self.modality.name)
+            )
+            fit(method, self.datamodule, seed=seed)
+            trained.append(method.train(False))
+        return trained
+
+    def kept(self, corruption: str, parameter: float) -> float:
+        """The share of what the modality gives to the clean score that is left."""
+        return (self.score(corruption, parameter) - self.floor) / (self.clean - self.floor)
 
     @torch.inference_mode()
     def score(self, corruption: str = "", parameter: float = 0.0) -> float:
@@ -200,17 +243,25 @@ class _Reference:
         for batch in self.datamodule.ordered("test"):
             inputs = dict(batch.inputs)
             if corruption:
-                inputs[self.modality.name] = _corrupted(batch, self.task, self.modality, corruption, parameter)
+                inputs[self.modality.name] = self._corrupted(batch, corruption, parameter)
             for method, own in zip(self.methods, predicted, strict=True):
                 own.append(self.task.goal.prediction(method(inputs, batch.present)))
         trivial = self.task.goal.trivial(splits["train"].target, splits["test"].target)
         scores = [self.task.goal.evaluate(torch.cat(own), splits["test"].target)[self.task.metric] for own in predicted]
         return float(np.mean([normalise(s, trivial, higher_is_better(self.task.metric)) for s in scores]))
 
-
-def _corrupted(batch: Batch, task: Task, modality: Modality, name: str, parameter: float) -> torch.Tensor:
-    key = corruption_key(task.name, task.version, "train", modality.name, name)
-    return apply(batch.inputs[modality.name], batch.row, name=name, parameter=parameter, key=key, modality=modality)
+    def _corrupted(self, batch: Batch, name: str, parameter: float) -> torch.Tensor:
+        modality = self.modality
+        key = corruption_key(self.task.name, self.task.version, "train", modality.name, name)
+        return apply(
+            batch.inputs[modality.name],
+            batch.row,
+            name=name,
+            parameter=parameter,
+            key=key,
+            modality=modality,
+            split=self.datamodule.splits["test"].inputs[modality.name],  # pyright: ignore[reportArgumentType] - indexed alike
+        )
 
 
 def _rows(split: Split, rows: torch.Tensor) -> Split:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from datamodules.base import DataModule
+from datamodules.base import DataModule, SplitName
 from datamodules.spec import Task
 
 
@@ -27,6 +27,9 @@ class Around(DataModule):
     @property
     def notes(self) -> tuple[str, ...]:
         return self.base.notes
+
+    def places(self, split: SplitName) -> dict[str, Tensor]:
+        return self.base.places(split)
 
     def words(self, modality: str) -> tuple[str, ...]:
         return self.base.words(modality)

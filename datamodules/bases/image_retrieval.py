@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from PIL import Image
 
-from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName
+from datamodules.base import SPLITS, Batches, DataModule, Split, SplitName
+from datamodules.options import Natural
+from datamodules.rows.crops import Crops, PhotoBatches
 from datamodules.sources.folders import data_folder
 from datamodules.sources.image_table import ImageFiles, ImageTable, Pixels, Side
 from datamodules.spec import Modality, Task
 
 HELD_OUT = 0.2  # of the training classes, the last ones in order: they choose the epoch
+KEPT = 256 / 227  # side of a stored photo, in sides of what is seen of it: as published
 
 
 class Photo(NamedTuple):
@@ -39,12 +42,21 @@ class ImageRetrieval(DataModule):
     """A folder of photos in a published layout, retrieved by class; test classes are never seen in training.
 
     A photo gives two modalities: `whole`, the photo resized to a square, and `detail`, its central half at the same
-    size. The last fifth of the published training classes, in order, is validation: the test classes choose nothing.
+    size (ours: the published sets have one image). As published, both are kept at 256 of 227 parts of `size`; training
+    sees a random crop, mirrored or not, other rows the centre. The last fifth of the published training classes, in
+    order, is validation: the test classes choose nothing.
+
+    The papers' backbone, BN-Inception, does not exist in timm; ResNet-50 is the literature's second choice
+    (`whole = "timm:resnet50.tv_in1k", freeze = false`). Frozen features see the centre crop alone.
 
     A subclass says which folders it may be in and how to read its index. Photos are decoded once and kept in the cache.
 
     Args:
         size: Side of both images, in pixels.
+        augment: Crop and mirror training photos at random.
+        per_class: Rows of each class in a training batch, for losses on pairs of rows (N-pair, lifted structure,
+            multi-similarity), which find no pairs in a random batch of a set with thousands of classes; 0 draws rows
+            at random, as proxies want.
 
     Attributes:
         title: The registered name.
@@ -59,9 +71,20 @@ class ImageRetrieval(DataModule):
     ks: ClassVar[tuple[int, ...]] = (1, 2, 4, 8)
     source = "a folder of POLYMODAL_DATA in the published layout"
 
-    def __init__(self, *, size: Side = 64) -> None:
+    def __init__(self, *, size: Side = 227, augment: bool = True, per_class: Natural = 0) -> None:
         super().__init__()
         self.size = size
+        self.augment = augment
+        self.per_class = per_class
+
+    @staticmethod
+    def views(photo: Image.Image, size: int) -> Pixels:
+        """Both images of a photo, `[2, 3, size, size]`."""
+        return whole_and_detail(photo, size)
+
+    def train_dataloader(self) -> Batches:
+        rows, names = self.splits["train"], self.task.names
+        return PhotoBatches(rows, names, self.batch_size, self.seed, self.augment, self.per_class)
 
     @abstractmethod
     def read_index(self, folder: Path) -> list[Photo]:
@@ -120,7 +143,8 @@ class ImageRetrieval(DataModule):
         return Task(self.title, self.version, modalities, "retrieval", len(names), class_names=names, ks=self.ks)
 
     def load(self) -> dict[SplitName, Split]:
-        table = ImageTable(ImageFiles(self.find(), [p.path for p in self.photos]), self.size, whole_and_detail).table
+        files, kept = ImageFiles(self.find(), [p.path for p in self.photos]), round(self.size * KEPT)
+        table = ImageTable(files, kept, type(self).views).table
         position = {photo: i for i, photo in enumerate(self.photos)}
         number: dict[int | str, int] = {}
         for classes in self.classes.values():  # training classes are 0, 1, ...; the unseen ones follow
@@ -130,7 +154,7 @@ class ImageRetrieval(DataModule):
             wanted = set(self.classes[name])
             rows = [photo for photo in self.photos if photo.label in wanted]
             index = torch.tensor([position[photo] for photo in rows])
-            inputs = {key: Gathered(table[:, i], index, 1 / 255) for i, key in enumerate(("whole", "detail"))}
+            inputs = {key: Crops(table[:, i], index, self.size) for i, key in enumerate(("whole", "detail"))}
             gallery = torch.tensor([p.part == "gallery" for p in rows])
             target = torch.tensor([number[p.label] for p in rows])
             splits[name] = Split(inputs, target, gallery=gallery if gallery.any() else None)  # pyright: ignore

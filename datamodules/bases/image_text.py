@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from datamodules.base import DataModule, Split, SplitName
@@ -27,12 +28,14 @@ class ImageTextRows(NamedTuple):
         image: `[N]` position of each row's image in the source; rows of one image are one group.
         target: `[N, ...]`.
         slices: Named parts, as in `Split`.
+        prompt: `[N]` bool, rows that are the name of a class and have no image (`datamodules.rows.prompts`).
     """
 
     texts: Sequence[str]
     image: Tensor
     target: Tensor
     slices: Mapping[str, Tensor] | None = None
+    prompt: Tensor | None = None
 
 
 class ImageText(DataModule):
@@ -98,12 +101,20 @@ class ImageText(DataModule):
                 digest.update(text.encode() + b"\0")
         return digest.hexdigest()[:12]
 
+    @cached_property
+    def table(self) -> ImageTable:
+        """Every image, decoded once."""
+        return ImageTable(self.images, self.image_size)
+
     def load(self) -> dict[SplitName, Split]:
-        table = ImageTable(self.images, self.image_size)
         splits: dict[SplitName, Split] = {}
         for name, rows in self.rows.items():
-            inputs = {"image": table.rows(rows.image), self.text: self._tokens[1][name]}
+            inputs = {"image": self.table.rows(rows.image), self.text: self._tokens[1][name]}
             splits[name] = Split(inputs, rows.target, group=rows.image, slices=rows.slices)
+            if rows.prompt is not None:
+                there = torch.stack([~rows.prompt, torch.ones_like(rows.prompt)], dim=1)
+                group = rows.image.masked_fill(rows.prompt, -1)
+                splits[name] = splits[name]._replace(present=there, gallery=rows.prompt, group=group)
         return splits
 
     @cached_property

@@ -1,6 +1,7 @@
 """Corrupted inputs: a catalogue per kind of modality, five severities each, the same noise for every method.
 
-Names, severities and the order of the catalogue come from `severities.toml`; torch is imported only to corrupt.
+Names, the order of the catalogue and the severities of a kind come from `severities.toml`, those of a dataset from
+`calibrated/`; torch is imported only to corrupt.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from datamodules.corruptions.calibration import calibrated, left_out
 from datamodules.corruptions.registry import KINDS, LEVELS, Draw, Parameter, corruption, corruptions, facts, plugins
 from datamodules.registry import did_you_mean
 from datamodules.spec import Modality
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Draw",
+    "applicable",
     "apply",
     "capped",
     "catalogue",
@@ -34,6 +37,9 @@ __all__ = [
     "corruption_key",
     "corruptions",
     "drop_modalities",
+    "joint",
+    "left_out",
+    "levels",
     "missing_rates",
     "severities",
     "standard",
@@ -50,7 +56,7 @@ def table() -> dict[str, Any]:
 
 
 def catalogue(kind: str) -> tuple[str, ...]:
-    """Corruptions of a modality kind in listed order: `joint` uses the first, `misaligned` is last, no `missing`."""
+    """Corruptions of a modality kind in listed order, `misaligned` last, no `missing`."""
     if kind not in KINDS:
         raise KeyError(f"no modality kind {kind!r}. {did_you_mean(kind, KINDS)}")
     return tuple(table()[kind]) + plugins(kind) + ("misaligned",)
@@ -71,6 +77,23 @@ def severities(name: str, kind: str) -> tuple[Parameter, ...]:
         raise KeyError(f"no corruption {name!r} for {kind}. {did_you_mean(name, catalogue(kind))}")
     values = table()["every"].get(name) or table()[kind].get(name) or facts(name).severities or ()
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+def levels(name: str, modality: Modality, dataset: str = "") -> tuple[Parameter, ...]:
+    """The parameters of severities 1 to 5 on a modality of a dataset: its own, or those of the kind."""
+    return calibrated(modality, dataset).get(name) or severities(name, modality.kind)
+
+
+def applicable(modality: Modality, dataset: str) -> tuple[str, ...]:
+    """The catalogue of a modality's kind without what is left out on the dataset."""
+    gone = left_out(modality, dataset)
+    return tuple(name for name in catalogue(modality.kind) if name not in gone)
+
+
+def joint(modality: Modality, dataset: str) -> str | None:
+    """What befalls a modality under the joint condition: the first of the catalogue that applies to it, if one does."""
+    first = applicable(modality, dataset)[0]
+    return None if first == "misaligned" else first
 
 
 def capped(kind: str) -> tuple[str, ...]:
@@ -103,6 +126,7 @@ def corrupt(
     key: int,
     modality: Modality,
     split: Tensor | Gathered | Stored | None = None,
+    dataset: str = "",
 ) -> Tensor:
     """Corrupt a batch of one modality.
 
@@ -112,13 +136,14 @@ def corrupt(
         severity: 0 (returns `x` itself) to 5.
         key: Of the noise, from `corruption_key`.
         split: The whole modality of the split, `[N, *modality.shape]`; only `misaligned` needs it.
+        dataset: Whose severities they are; without one, those of the kind.
 
     Returns:
         A finite tensor of the shape, dtype and device of `x`: where a value would overflow it saturates.
     """
     if severity not in range(LEVELS + 1):
         raise ValueError(f"Expected `severity` to be an integer from 0 to {LEVELS}, but got {severity!r}")
-    parameters = severities(name, modality.kind)
+    parameters = levels(name, modality, dataset)
     if severity == 0:
         return x
     return apply(x, row, name=name, parameter=parameters[severity - 1], key=key, modality=modality, split=split)

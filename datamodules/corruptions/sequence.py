@@ -9,9 +9,9 @@ from datamodules.corruptions.every import row_mean
 from datamodules.corruptions.registry import Draw, corruption
 
 
-@corruption("snr_noise", kinds=("sequence",), version=1)
-def snr_noise(x: Tensor, decibel: float, draw: Draw) -> Tensor:
-    """White noise at a signal-to-noise ratio, measured on each row."""
+@corruption("frame_noise", kinds=("sequence",), version=1)
+def frame_noise(x: Tensor, decibel: float, draw: Draw) -> Tensor:
+    """White noise on the values of the frames (MFCC, sensors; no sound), at a signal-to-noise ratio of each row."""
     peak = x.abs().amax((1, 2), keepdim=True)
     # Divided by the peak first: the square of a large value would overflow.
     power = row_mean((x / torch.where(peak > 0, peak, 1.0)).square())
@@ -52,8 +52,8 @@ def time_shift(x: Tensor, share: float, draw: Draw) -> Tensor:
     return torch.where(((source >= 0) & (source < steps)).unsqueeze(-1), taken, 0.0)
 
 
-@corruption("gain", kinds=("sequence",), version=1)
-def gain(x: Tensor, decibel: float, draw: Draw) -> Tensor:
-    """Louder or quieter by a number of decibels, a coin per row."""
+@corruption("frame_gain", kinds=("sequence",), version=1)
+def frame_gain(x: Tensor, decibel: float, draw: Draw) -> Tensor:
+    """The values of the frames times or divided by a factor, a coin per row: no loudness where they are logarithms."""
     factor = 10 ** (decibel / 20)
     return torch.where(draw.uniform(1, 1) < 0.5, x * factor, x / factor)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName, Stored, hash_tensor
 from datamodules.bases.around import Around
-from datamodules.corruptions import corrupt, corruption_key, severities, version
+from datamodules.corruptions import corrupt, corruption_key, levels, version
 from datamodules.encoders import feature_cache
 from datamodules.encoders.feature_cache import Table, TableSpec
 from datamodules.encoders.pretrained import Encoder, EncoderName, build, weights_digest
@@ -33,17 +33,25 @@ Condition = tuple[str, int]  # corruption and severity
 
 
 class FeatureRows(Gathered):
-    """A modality's features, standardised by the training rows and read out of a table as asked for."""
+    """A modality's features, standardised by the training rows and read out of a table as asked for.
 
-    def __init__(self, table: Table, modality: Modality, moments: NDArray[np.float64]) -> None:
+    Args:
+        moments: Mean and deviation of each feature; None leaves the features as they are.
+    """
+
+    def __init__(self, table: Table, modality: Modality, moments: NDArray[np.float64] | None) -> None:
         index = torch.arange(len(table)) if table.index is None else torch.from_numpy(table.index)
         super().__init__(torch.from_numpy(table.values), index, content=table.key)
         self.table = table  # holds the lock against deletion
         self.padded = modality.kind == "sequence"
         axis = (-1, *[1] * (len(modality.shape) - 1)) if modality.kind == "image" else (-1,)
-        self.mean, self.deviation = (torch.from_numpy(m.astype(np.float32)).view(axis) for m in moments)
+        self.mean, self.deviation = (
+            (None, None) if moments is None else (torch.from_numpy(m.astype(np.float32)).view(axis) for m in moments)
+        )
 
     def prepare(self, x: Tensor) -> Tensor:
+        if self.mean is None or self.deviation is None:
+            return x
         padding = (x == 0).all(dim=-1, keepdim=True) if self.padded else None
         x = x.sub_(self.mean).div_(self.deviation)
         return x if padding is None else x.masked_fill_(padding, 0.0)
@@ -53,7 +61,7 @@ class Features(Around):
     """A dataset with some modalities seen through pretrained encoders.
 
     A pooled modality becomes a vector; with tokens kept an image becomes the map of its patches and a text the sequence
-    of its tokens, on which attention methods work. All are standardised by the training rows.
+    of its tokens, on which attention methods work. All are standardised by the training rows, unless told not to be.
 
     Args:
         base: The dataset.
@@ -61,11 +69,15 @@ class Features(Around):
             `+tokens` to keep tokens.
         freeze: False leaves the inputs as they are and makes the encoder the modality's own, to be fine-tuned by every
             method (images only).
+        standardise: False keeps features as published: those of two towers of one model can then be compared.
     """
 
-    def __init__(self, base: DataModule, encoders: Mapping[str, str], *, freeze: bool = True) -> None:
+    def __init__(
+        self, base: DataModule, encoders: Mapping[str, str], *, freeze: bool = True, standardise: bool = True
+    ) -> None:
         super().__init__(base)
         self.freeze = freeze
+        self.standardise = standardise
         for name in encoders:
             if name not in base.task.names:
                 raise ValueError(f"{base.task.name} has no modality {name!r}, it has {', '.join(base.task.names)}")
@@ -77,7 +89,8 @@ class Features(Around):
     @property
     def suffix(self) -> str:
         shown = [f"{name}={encoder.label}" for name, encoder in self.encoders.items()]
-        return self.suffix_with(*shown, *["freeze=false"] * (not self.freeze))
+        switched = {"freeze": self.freeze, "standardise": self.standardise}
+        return self.suffix_with(*shown, *[f"{key}=false" for key, on in switched.items() if not on])
 
     @property
     def raw(self) -> Task:
@@ -86,7 +99,8 @@ class Features(Around):
     def describe(self) -> Task:
         task = self.base.task
         modalities = tuple(self._modality(m) if m.name in self.encoders else m for m in task.modalities)
-        code = hashlib.sha256(json.dumps([VERSION, self.freeze, self._identities], sort_keys=True).encode()).hexdigest()
+        decided = [VERSION, self.freeze, self._identities] + ([] if self.standardise else ["as published"])
+        code = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
         return replace(
             task,
             name=task.name + self.suffix,
@@ -186,8 +200,11 @@ class Features(Around):
         if key not in self._read:
             modality = self.task.modalities[self.task.names.index(name)]
             table = feature_cache.table(self._spec(split, name, condition))
-            training = table if key == ("train", name, None) else self._rows("train", name).table
-            self._read[key] = FeatureRows(table, modality, self._standard(training, modality))
+            moments = None
+            if self.standardise:
+                training = table if key == ("train", name, None) else self._rows("train", name).table
+                moments = self._standard(training, modality)
+            self._read[key] = FeatureRows(table, modality, moments)
         return self._read[key]
 
     def _standard(self, training: Table, modality: Modality) -> NDArray[np.float64]:
@@ -211,7 +228,7 @@ class Features(Around):
             noise = {
                 "corruption": corruption,
                 "version": version(corruption),
-                "parameter": severities(corruption, modality.kind)[severity - 1],
+                "parameter": levels(corruption, modality, self.raw.name)[severity - 1],
                 "key": corruption_key(self.raw.name, self.raw.version, split, name, corruption),
             }
 
@@ -219,7 +236,10 @@ class Features(Around):
             x = raw[rows]
             if condition is None:
                 return x
-            return corrupt(x, rows, name=condition[0], severity=condition[1], key=noise["key"], modality=modality)
+            name, severity = condition
+            return corrupt(
+                x, rows, name=name, severity=severity, key=noise["key"], modality=modality, dataset=self.raw.name
+            )
 
         firsts, index = _items(raw, modality, inputs, shared=condition is None)
         described = self.task.modalities[self.task.names.index(name)]

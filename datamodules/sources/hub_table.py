@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.rows.user_split import MEANT
+from datamodules.sources.files import write_whole
 from datamodules.sources.folders import cache_folder, find_data
 from datamodules.sources.image_table import ImageSource
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_TABLES = (".parquet", ".json", ".jsonl", ".csv")
+TABLES = (".parquet", ".json", ".jsonl", ".csv")
 
 
 def open_table(path: str, config: str = "", revision: str = "") -> dict[str, Dataset]:
@@ -26,7 +27,7 @@ def open_table(path: str, config: str = "", revision: str = "") -> dict[str, Dat
 
     Args:
         path: A folder, absolute or below POLYMODAL_DATA (images with a metadata.csv, parquet, JSON, or what
-            `save_to_disk` wrote), else the id of a dataset of the hub.
+            `save_to_disk` wrote), or one table; else the id of a dataset of the hub.
         config: Name of the configuration, where a dataset has several.
         revision: Commit or tag of the hub's dataset.
     """
@@ -68,14 +69,18 @@ def _table_files(folder: Path) -> dict[str, list[str]]:
 
     A file's name says its split (`train-0.parquet`, `captions_val.json`), `train` otherwise.
     """
+    if folder.is_file():
+        if folder.suffix not in TABLES:
+            raise ValueError(f"{folder} must be a folder or a table ({', '.join(TABLES)})")
+        return {"train": [str(folder)]}
     found: dict[str, list[str]] = {}
     for file in sorted(folder.iterdir()):
-        if file.suffix in _TABLES and file.stem not in ("metadata", "dataset_infos"):
+        if file.suffix in TABLES and file.stem not in ("metadata", "dataset_infos"):
             words = re.split(r"[^a-z]+", file.stem.lower())
             split = next((MEANT[word] for word in words if word in MEANT), "train")
             found.setdefault(split, []).append(str(file))
     if len({Path(name).suffix for files in found.values() for name in files}) > 1:
-        raise ValueError(f"{folder} holds tables of several kinds: keep those of one ({', '.join(_TABLES)})")
+        raise ValueError(f"{folder} holds tables of several kinds: keep those of one ({', '.join(TABLES)})")
     if found and "train" not in found:
         raise ValueError(f"{folder}: no table of a train split, only {', '.join(found)}")
     return found
@@ -122,7 +127,7 @@ class HubImages(ImageSource):
             return value["bytes"]
         file = self._file(value)
         if file is None or not file.is_file():
-            raise ValueError(f"{self.where(position)}: there is no image at {value!r}")
+            raise ValueError(self._absent(position, value))
         return file.read_bytes()
 
     def where(self, position: int) -> str:
@@ -130,14 +135,31 @@ class HubImages(ImageSource):
         return f"{name}, row {row + 1}, column {self.column!r}"
 
     def fingerprint(self) -> str:
-        digest = hashlib.sha256()
+        """By the content of embedded images, by name, size and time of change of others.
+
+        Raises:
+            ValueError: For a row whose image is not there.
+        """
+        digest, position = hashlib.sha256(), 0
         for _, table in self.tables:
+            embedded = _content_of(table, self.column)
             for block in table.with_format("arrow").iter(batch_size=1000):
                 for value in _light(block[self.column]):  # pyright: ignore
-                    file = self._file(value)
-                    facts = file.stat() if file is not None and file.is_file() else None
-                    digest.update(f"{value}\t{facts and (facts.st_size, facts.st_mtime_ns)}\n".encode())
+                    if not isinstance(value, int):  # of an embedded one, whose bytes are in `embedded`
+                        file = self._file(value)
+                        if file is None or not file.is_file():
+                            raise ValueError(self._absent(position, value))
+                        facts = file.stat()
+                        value = (value, facts.st_size, facts.st_mtime_ns)
+                    digest.update(f"{value}\n".encode())
+                    position += 1
+            digest.update(embedded.encode())
         return digest.hexdigest()
+
+    def _absent(self, position: int, value: Any) -> str:
+        path = value.get("path") if isinstance(value, dict) else value
+        named = f"there is no image at {str(path)!r}" if path else "the cell is empty, and must be an image"
+        return f"{self.where(position)}: {named}"
 
     def _find(self, position: int) -> tuple[str, Dataset, int]:
         for name, table in self.tables:
@@ -151,6 +173,27 @@ class HubImages(ImageSource):
         if not isinstance(path, str) or not path:
             return None
         return Path(path) if self.folder is None else self.folder / path
+
+
+def _content_of(table: Dataset, column: str) -> str:
+    """Hash of the embedded images of a table; of files that did not change since they were last read it is known."""
+    if not pa.types.is_struct(table.features.arrow_schema.field(column).type):
+        return ""
+    files = [Path(entry["filename"]) for entry in table.cache_files]
+    facts = [(str(file), *(getattr(file.stat(), fact) for fact in ("st_size", "st_mtime_ns"))) for file in files]
+    known = cache_folder() / "hub" / "contents" / hashlib.sha256(f"{facts}/{column}".encode()).hexdigest()
+    if facts and known.is_file():
+        return known.read_text()
+    digest = hashlib.sha256()
+    for block in table.with_format("arrow").iter(batch_size=100):
+        cells: Any = block[column]  # pyright: ignore
+        for content in (
+            cells.combine_chunks().field("bytes") if isinstance(cells, pa.ChunkedArray) else cells.field("bytes")
+        ):
+            digest.update(b"\0" if content.as_py() is None else hashlib.sha256(content.as_buffer()).digest())
+    if facts:
+        write_whole(known, digest.hexdigest().encode())
+    return digest.hexdigest()
 
 
 def _light(column: Any) -> list[Any]:

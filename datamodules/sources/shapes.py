@@ -85,6 +85,16 @@ def render(scenes: Scenes) -> tuple[Tensor, Tensor]:
     return _noisy(rgb, rng, 16), _noisy(depth, rng, 6)
 
 
+def of_colour(image: Tensor, colour: Tensor) -> Tensor:
+    """The pixels of the objects of one colour in each scene: `[N, 48, 48]` bool, from `[N, 3, 48, 48]` uint8."""
+    x = image.float() / 255
+    hue = x / x.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-6)
+    palette = _PALETTE / _PALETTE.square().sum(dim=1, keepdim=True).sqrt()
+    nearest = torch.stack([(hue * c[:, None, None]).sum(dim=1) for c in palette]).argmax(dim=0)
+    coloured = x.amax(dim=1) - x.amin(dim=1) > 0.2  # the background is grey, and its noise less than that
+    return coloured & (nearest == colour[:, None, None])
+
+
 def cached(name: str, build: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
     """The tensors of `build`, kept in the cache folder under `name`; rebuilt when the file is not what was written.
 

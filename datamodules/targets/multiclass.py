@@ -29,7 +29,8 @@ class Multiclass(Target):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         two = task.num_outputs == 2
-        self.metrics = ("accuracy", "macro_f1", "f1", *RANKING) if two else ("accuracy", "macro_f1")
+        common = ("accuracy", "balanced_accuracy", "macro_f1")
+        self.metrics = (*common, "f1", *RANKING) if two else common
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits, target)
@@ -50,6 +51,7 @@ class Multiclass(Target):
             kept = (kept > 0.5).long()
         found |= {
             "accuracy": float(multiclass_accuracy(kept, target, classes, average="micro")),
+            "balanced_accuracy": balanced_accuracy(kept, target, classes),
             "macro_f1": float(multiclass_f1_score(kept, target, classes, average="macro")),
         }
         return {**found, "f1": float(binary_f1_score(kept, target))} if classes == 2 else found
@@ -62,3 +64,10 @@ class Multiclass(Target):
     def fault(self, target: Tensor) -> str:
         right = not target.is_floating_point() and int(target.min()) >= 0 and int(target.max()) < self.task.num_outputs
         return "" if right else f"classes must be 0..{self.task.num_outputs - 1}"
+
+
+def balanced_accuracy(kept: Tensor, target: Tensor, classes: int) -> float:
+    """Mean over the classes that rows have of the share of their rows that are right; a class without rows has none."""
+    actual = target.bincount(minlength=classes)
+    right = target[kept == target].bincount(minlength=classes)
+    return float((right / actual)[actual > 0].double().mean())

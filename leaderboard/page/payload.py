@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from leaderboard import measures, robustness
 from leaderboard.answer import answer
-from leaderboard.board import CONTROL, REFERENCES, Board, Dataset, Entry, Row
+from leaderboard.board import Board, Dataset, Entry, Row
 from leaderboard.exports import plain
 from leaderboard.families import FAMILIES
 from leaderboard.measures import MEASURES, SLICES
@@ -37,8 +37,8 @@ def payload(boards: Sequence[Board], about: Mapping[str, str]) -> dict[str, Any]
         "slices": {view: [m for m in names if m in used] for view, names in SLICES.items()},
         "perDataset": PER_DATASET,
         "pillars": list(PILLARS),
-        "control": CONTROL,
-        "references": list(REFERENCES),
+        "control": boards[0].control if boards else "",
+        "references": list(boards[0].references) if boards else [],
         "families": list(FAMILIES),
         "about": {name: about[name] for name in sorted(methods & about.keys())},
         "finished": max(finished, default=""),
@@ -74,7 +74,7 @@ def _pins(board: Board) -> list[str]:
     """Methods the charts colour at first: the leaders of the pillars and concat, else whatever there is."""
     leaders = [s.method for p in PILLARS for s in board.order(p)[:2]]
     known = [r.label for r in board.rows if r.entries and any(_records(r))]
-    wanted = [*leaders, *(m for m in (CONTROL,) if m in known), *known]
+    wanted = [*leaders, *(m for m in (board.control,) if m in known), *known]
     return list(dict.fromkeys(wanted))[:5]
 
 

@@ -197,6 +197,19 @@ def r2(W: Tensor, lam: float) -> Tensor:
     return _global_power_mean(W, lam, shifted)
 
 
+def hard_skewed(W: Tensor, share: float) -> Tensor:
+    """The K-skewed mean M_[K] of the cosines of all pairs, K a share of the ordered pairs. Minimise.
+
+    What `r1` and `r2` are smooth stand-ins of: the pairs among the K nearest are pushed alike, the others not at all.
+    A share so small that K = 1 is the nearest pair alone; 1 is the mean cosine, which only centres the centroid.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"Expected argument `share` to be above 0 and at most 1, but got {share}")
+    u = _normalised(W)
+    cosines = off_diagonal(u @ u.T)
+    return skewed_mean(cosines, max(1, round(share * cosines.numel())))
+
+
 def power_mean_distance(W: Tensor, lam: float) -> Tensor:
     """Power mean over pairs of the distance between centres (Eq. 10 with exponent -lam). Maximise at lam < 0."""
     return _global_power_mean(W, lam, _distance)

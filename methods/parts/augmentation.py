@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from datamodules.corruptions import catalogue, corrupt
+from datamodules.corruptions import corrupt, joint
 from datamodules.corruptions.noise import integers, splitmix64, uniforms
 from datamodules.spec import Batch, Modality, Task
 from methods.base import Method
@@ -22,7 +22,7 @@ def augment(task: Task, batch: Batch, key: int, *, drop_only: bool = False) -> B
     """Corrupt half of the rows, in each just under half of its modalities.
 
     Of the P modalities a row has, exactly floor((P + 1) / 2) stay normal; the others are drawn uniformly. Each of them
-    gets the first-listed corruption of its kind at a random severity, or goes missing. All noise is a function of the
+    gets the corruption of the joint condition at a random severity, or goes missing. All noise is a function of the
     key and the row, so it does not depend on the batch around it.
 
     Args:
@@ -41,7 +41,7 @@ def augment(task: Task, batch: Batch, key: int, *, drop_only: bool = False) -> B
     if not drop_only:
         for m, modality in enumerate(task.modalities):
             chosen = torch.where(corrupted[:, m] & ~missing[:, m], level[:, m], -1)
-            inputs[modality.name] = _corrupt_rows(batch.inputs[modality.name], batch.row, chosen, modality, key, m)
+            inputs[modality.name] = _corrupt_rows(task, batch, chosen, modality, key, m)
     return batch._replace(inputs=inputs, present=batch.present & ~missing, corrupted=corrupted)
 
 
@@ -54,13 +54,18 @@ def _draw_modes(batch: Batch, key: int) -> Tensor:
     return (place < here.sum(dim=1, keepdim=True) // 2) & (ticket[:, :1] < CORRUPTED_SHARE)
 
 
-def _corrupt_rows(x: Tensor, row: Tensor, level: Tensor, modality: Modality, key: int, m: int) -> Tensor:
-    """A copy of `x` with the rows of level >= 0 corrupted at that level's severity."""
-    out, name = x.clone(), catalogue(modality.kind)[0]
+def _corrupt_rows(task: Task, batch: Batch, level: Tensor, modality: Modality, key: int, m: int) -> Tensor:
+    """A copy of a modality with the rows of level >= 0 corrupted at that level's severity."""
+    x, row = batch.inputs[modality.name], batch.row
+    out, name = x.clone(), joint(modality, task.name)
+    if name is None:
+        return out
     noise_key = splitmix64((splitmix64(key & _WORD) + m + 1) & _WORD)
     for index, severity in enumerate(SEVERITIES):
         rows = (level == index).nonzero().squeeze(1)
-        out[rows] = corrupt(x[rows], row[rows], name=name, severity=severity, key=noise_key, modality=modality)
+        out[rows] = corrupt(
+            x[rows], row[rows], name=name, severity=severity, key=noise_key, modality=modality, dataset=task.name
+        )
     if modality.encoder == "tokens" and modality.kind == "sequence":  # token features of a text: padding stays padding
         out = out.masked_fill((x == 0).all(dim=-1, keepdim=True), 0.0)
     return out

@@ -77,6 +77,17 @@ class R2Regularizer(CenterRegularizer):
         return centers.r2(weights, self.lam)
 
 
+class HardRegularizer(CenterRegularizer):
+    """The hard skewed mean M_[K] of the cosines (`centers.hard_skewed`): K is a `share` of the pairs."""
+
+    def __init__(self, *, share: Annotated[float, Meta(gt=0, le=1)] = 0.1) -> None:
+        super().__init__()
+        self.share = share
+
+    def penalty(self, weights: Tensor) -> Tensor:
+        return centers.hard_skewed(weights, self.share)
+
+
 class MHERegularizer(CenterRegularizer):
     """Hyperspherical energy in its rooted form (`centers.rooted_mhe`): the raw one explodes with s."""
 
@@ -119,6 +130,7 @@ class FarthestRegularizer(CenterRegularizer):
 REGULARIZERS: dict[str, type[BaseRegularizer]] = {
     "r1": R1Regularizer,
     "r2": R2Regularizer,
+    "hard": HardRegularizer,
     "mhe": MHERegularizer,
     "uniformface": UniformfaceRegularizer,
     "regularface": RegularFaceRegularizer,

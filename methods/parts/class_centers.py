@@ -4,11 +4,29 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pytorch_metric_learning.losses import MultiSimilarityLoss, NormalizedSoftmaxLoss, ProxyAnchorLoss, ProxyNCALoss
+from pytorch_metric_learning.distances import DotProductSimilarity
+from pytorch_metric_learning.losses import (
+    LiftedStructureLoss,
+    MultiSimilarityLoss,
+    NormalizedSoftmaxLoss,
+    NPairsLoss,
+    ProxyAnchorLoss,
+    ProxyNCALoss,
+)
+from pytorch_metric_learning.reducers import MeanReducer
 from pytorch_metric_learning.regularizers import BaseRegularizer
 from torch import Tensor, nn
 
-Loss = Literal["cross_entropy", "proxy_anchor", "normalized_softmax", "multi_similarity", "proxy_nca"]
+Loss = Literal[
+    "cross_entropy",
+    "proxy_anchor",
+    "normalized_softmax",
+    "multi_similarity",
+    "proxy_nca",
+    "n_pair",
+    "lifted_structure",
+]
+PAIRS = ("multi_similarity", "n_pair", "lifted_structure")  # compare rows with each other and have no centres
 
 SCALE = 16.0  # initial inverse temperature of the cosine logits
 
@@ -58,6 +76,11 @@ def metric_loss(
             return None
         case "multi_similarity":
             return MultiSimilarityLoss(alpha=2, beta=50, base=0.5)
+        case "n_pair":
+            # As the original has it, on plain inner products; the library's default normalises.
+            return NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False), reducer=MeanReducer())
+        case "lifted_structure":
+            return LiftedStructureLoss(neg_margin=1)
         case "normalized_softmax":
             criterion = NormalizedSoftmaxLoss(classes, width, temperature=0.05, **attached)
             criterion.W = nn.Parameter(_new_centers(classes, width).data.T.contiguous())

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datamodules.options import Natural, NonNegative
+from datamodules.options import Natural, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Encoded, Method, Output, Recipe, Stage, Tokens
 from methods.parts.codes import Codes, report
 
-PROBE_RATE = 10.0  # a linear map on frozen codes is convex: it bears a larger step than an encoder
+PROBE_RATE = 10.0  # by default: a linear map on frozen codes is convex, and bears a larger step than an encoder
+PROBE_SHARE = 1 / 3  # of the epochs of the codes it reads
 
 
 class Coordination(Method):
@@ -25,12 +26,20 @@ class Coordination(Method):
 
     Args:
         components: Width of a code.
+        probe_rate: Multiple of the recipe's learning rate for the probe.
     """
 
-    def __init__(self, task: Task, recipe: Recipe, components: int, encoders: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        components: int,
+        encoders: nn.Module | None = None,
+        probe_rate: float = PROBE_RATE,
+    ) -> None:
         fused_dim = len(task.modalities) * components if task.goal.labelled else None
         super().__init__(task, recipe, fused_dim, encoders)
-        self.components = components
+        self.components, self.probe_rate = components, probe_rate
 
     def codes(self, z: Tensor, present: Tensor) -> Tensor:
         """The coordinated representations, [B, M, k], that the probe and the summary see."""
@@ -43,7 +52,7 @@ class Coordination(Method):
         """The linear probe on frozen codes; none where codes are ranked."""
         if self.head is None or self.task.goal.ranked:
             return ()
-        return (Stage(self, name="probe", learn=(self.head,), rates=((self.head, PROBE_RATE),)),)
+        return (Stage(self, "probe", (self.head,), rates=((self.head, self.probe_rate),), share=PROBE_SHARE),)
 
     def diagnose(self, out: Output, present: Tensor) -> dict[str, Tensor]:
         codes = F.normalize(self.codes(out.z, present), dim=-1)
@@ -77,6 +86,7 @@ class Pairwise(Coordination):
         supervised: Train on task and coordination together.
         weight: Of the coordination loss, beside the task loss.
         components: Width of a code; 0 means the recipe's width.
+        probe_rate: Multiple of the recipe's learning rate for the probe.
     """
 
     def __init__(
@@ -87,8 +97,9 @@ class Pairwise(Coordination):
         supervised: bool = True,
         weight: NonNegative = 0.1,
         components: Natural = 0,
+        probe_rate: Positive = PROBE_RATE,
     ) -> None:
-        super().__init__(task, recipe, components or recipe.width)
+        super().__init__(task, recipe, components or recipe.width, probe_rate=probe_rate)
         self.supervised = supervised
         self.weight = weight
         self.project = nn.ModuleList(nn.Linear(recipe.width, self.components) for _ in task.modalities)

@@ -19,7 +19,7 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
         task: Decides what "auto" means.
         same_id: "target": rows with one target (the instance where rows have no labels, elsewhere the class: no longer
             label-free); "text": rows with the same words, as duplicate captions or questions; "none"; "auto": the
-            instance where rows have no labels, else the words if there is a text, else none.
+            instance where that is the target, else the words if there is a text, else none.
     """
     texts = [m.name for m in task.modalities if m.kind == "text"]
     if same_id == "text" and not texts:
@@ -27,7 +27,8 @@ def identities(task: Task, same_id: Identity) -> Callable[[Batch, Tensor], Tenso
     if same_id == "target" and task.goal.labelled and not task.goal.one_class:
         raise ValueError(f"`same_id` = 'target' needs classes or instances, and {task.name} has {task.target} targets")
     if same_id == "auto":
-        same_id = ("text" if texts else "none") if task.goal.labelled else "target"
+        instances = not task.goal.labelled and not task.goal.one_class
+        same_id = "target" if instances else "text" if texts else "none"
     if same_id == "target":
         return _by_target
     if same_id == "text":

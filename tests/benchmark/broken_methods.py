@@ -102,6 +102,43 @@ class IgnoresPresent(Mean):
         return (z.mean(dim=-1, keepdim=True).softmax(dim=1) * z).sum(dim=1)
 
 
+@register("takes_the_best")
+class TakesTheBest(Mean):
+    """Takes a maximum in which the zeros of what is absent may win."""
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:  # TAKES_THE_BEST
+        return z.amax(dim=1)
+
+
+@register("weighs_and_reads")
+class WeighsAndReads(Mean):
+    """Says that absent modalities have no weight, and reads their encodings."""
+
+    def weights(self, z: Tensor, present: Tensor) -> Tensor:
+        return present / present.sum(dim=1, keepdim=True)
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:  # WEIGHS_AND_READS
+        return (self.weights(z, present).unsqueeze(-1) * (z + z.sum(dim=1, keepdim=True))).sum(dim=1)
+
+
+@register("cannot_say")
+class CannotSay(Mean):
+    """Raises when it is asked whether it applies."""
+
+    @classmethod
+    def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
+        raise RuntimeError(f"no idea about {task.name}")  # CANNOT_SAY
+
+
+@register("cannot_be_built")
+class CannotBeBuilt(Mean):
+    """Raises in its constructor, for a value that its annotation allows."""
+
+    def __init__(self, task: Task, recipe: Recipe, *, hidden: int = 4) -> None:
+        super().__init__(task, recipe)
+        self.layer = nn.Linear(recipe.width, hidden - 20)  # CANNOT_BE_BUILT
+
+
 @register("bad_variant")
 class BadVariant(Mean):
     """Right by default; one of the options it declares to be checked is not."""

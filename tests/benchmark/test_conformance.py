@@ -32,6 +32,8 @@ def line(name: str) -> int:
         ("raises_inside", "gradients", "raised RuntimeError: no 64 rows"),
         ("no_annotation", "signature", "hyper-parameters ['rank'] have no annotation"),
         ("unmasked_weights", "present", "`weights` must be 0 where `present` is False"),
+        ("cannot_say", "applies", "raised RuntimeError: no idea about probe_vectors"),
+        ("cannot_be_built", "shapes", "raised RuntimeError: Trying to create tensor with negative dimension -16"),
     ],
 )
 def test_a_cause_is_said_once_in_words_with_its_place(name: str, check_name: str, said: str) -> None:
@@ -40,11 +42,26 @@ def test_a_cause_is_said_once_in_words_with_its_place(name: str, check_name: str
     assert said in failed[0].detail and failed[0].detail.endswith(f"; broken_methods.py:{line(name)}")
 
 
-def test_who_ignores_what_is_absent_is_warned_once() -> None:
-    (warning,) = [result for result in check("ignores_present") if result.warning]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ignores_present", "`fuse` takes `softmax` over modalities and never looks at `present`"),
+        ("takes_the_best", "`fuse` takes `amax` over modalities and never looks at `present`"),
+        ("weighs_and_reads", "`weights` gives absent modalities none, but `fuse` reads their encodings"),
+    ],
+)
+def test_who_lets_absent_modalities_count_is_warned_once(name: str, said: str) -> None:
+    (warning,) = [result for result in check(name) if result.warning]
     assert warning.passed and warning.check == "present"
-    assert "`fuse` takes a softmax or a mean over modalities and never looks at `present`" in warning.detail
-    assert warning.detail.endswith(f"; broken_methods.py:{line('ignores_present')}")
+    assert said in warning.detail and warning.detail.endswith(f"; broken_methods.py:{line(name)}")
+
+
+def test_who_relies_on_zeros_is_told() -> None:
+    notes = {result.detail for result in check_method("concat", FEW) if result.check == "present"}
+    assert notes == {
+        "relies on zeros: what is absent reaches `fuse` as 0, which must be neutral there, as it is in a sum"
+    }
+    assert {result.detail for result in check_method("late", FEW) if result.check == "present"} == {""}
 
 
 def test_who_is_right_hears_nothing() -> None:

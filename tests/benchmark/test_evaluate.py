@@ -8,7 +8,8 @@ import torch
 
 from benchmark.conditions import resolve, versions
 from benchmark.conformance.probe import Probe
-from benchmark.evaluate import calibration_error, sweep
+from benchmark.evaluate import sweep
+from benchmark.tally import calibration_error
 from datamodules.base import Batches
 from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities, noise
 from datamodules.spec import Batch
@@ -155,7 +156,10 @@ def test_rows_that_lack_modalities_never_lose_the_last(name: str) -> None:
     method = methods.get(name)(datamodule.task, RECIPE).train(False)
     seen: list[torch.Tensor] = []
     complete = method.complete
-    method.complete = lambda tokens, present, *full: (seen.append(present), complete(tokens, present, *full))[1]  # type: ignore[method-assign]
+    method.complete = lambda tokens, present, *full, fill=None: (
+        seen.append(present),
+        complete(tokens, present, *full, fill=fill),
+    )[1]  # type: ignore[method-assign]
     conditions = resolve(("missing", "missing_rate"), datamodule.task)
     swept = sweep(method, datamodule, conditions)
     assert len(seen) == len(conditions) and all(present.any(dim=1).all() for present in seen)

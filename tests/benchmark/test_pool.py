@@ -79,7 +79,7 @@ def run(backend: Stage, cells: Sequence[Cell], folder: Path, stop: Stop | None =
 def well(folder: Path) -> Answer:
     """A cell that works; what it leaves is a record, any record."""
 
-    def answer(cell: Cell) -> Message:
+    def answer(cell: Cell) -> Message | None:
         return Message("finished", write_failure(cell, Store(folder), RuntimeError("done")).to_json())
 
     return answer
@@ -94,7 +94,7 @@ def test_every_cell_once(cells: tuple[Cell, ...], tmp_path: Path) -> None:
 def test_a_lost_cell_is_tried_again_by_another_worker(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     losses = [0, 0]
 
-    def answer(cell: Cell) -> Message:
+    def answer(cell: Cell) -> Message | None:
         if cell.seed == 1 and len(losses) > 0:
             losses.pop()
             return Message("lost", "node gone")
@@ -126,7 +126,7 @@ def test_a_cell_that_hangs_is_cut_off(cells: tuple[Cell, ...], tmp_path: Path, m
 def test_nothing_is_started_after_a_stop(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     stop = Stop()
 
-    def answer(cell: Cell) -> Message:
+    def answer(cell: Cell) -> Message | None:
         stop.set()
         return well(tmp_path)(cell)
 
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_written_ends_the_run_after_the_running_cells(
     blocked.write_text("")
     asked: list[int] = []
 
-    def answer(cell: Cell) -> Message:
+    def answer(cell: Cell) -> Message | None:
         asked.append(cell.seed)
         return Message("unstored", "no space") if cell.seed == 0 else well(tmp_path)(cell)
 
@@ -164,6 +164,66 @@ def test_workers_that_never_start_end_the_run(cells: tuple[Cell, ...], tmp_path:
     with pytest.raises(WorkerDied, match="could not start"):
         run(backend, cells, tmp_path)
     assert len(backend.hired) == 2 and backend.closed
+
+
+def test_workers_killed_while_they_start_are_replaced(cells: tuple[Cell, ...], tmp_path: Path) -> None:
+    class Stillborn(Stage):
+        def hire(self, slot: int) -> Actor:
+            actor = super().hire(slot)
+            if len(self.hired) in (1, 3):  # never two in a row
+                actor.start = lambda: actor.messages.append(Message("lost", "signal SIGKILL"))
+            return actor
+
+    assert run(Stillborn(well(tmp_path)), cells, tmp_path) == ["done"] * 4
+
+
+def test_a_worker_that_dies_idle_takes_nothing_with_it(cells: tuple[Cell, ...], tmp_path: Path) -> None:
+    fates = deque([Message("locked", "process 1 on a"), Message("lost", "signal SIGKILL")])
+    backend = Stage(lambda cell: fates.popleft() if len(fates) > 1 else well(tmp_path)(cell), places=1)
+    original = backend.listen
+
+    def listen(workers: Sequence[Worker], seconds: float) -> list[tuple[Worker, Message]]:
+        idle = [w for w in workers if w.ready and w.cell is None]
+        return [(idle[0], fates.popleft())] if idle and fates else original(workers, seconds)
+
+    backend.listen = listen  # pyright: ignore[reportAttributeAccessIssue]
+    assert run(backend, cells[:1], tmp_path) == ["done"]
+    assert len(backend.hired) == 2
+
+
+def test_a_cell_that_another_run_is_in_comes_last(
+    cells: tuple[Cell, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(100_000))
+    monkeypatch.setattr(pool_.time, "monotonic", lambda: float(next(clock)))
+    order: list[int] = []
+
+    def answer(cell: Cell) -> Message | None:
+        order.append(cell.seed)
+        return Message("locked", "process 7 on elsewhere") if order.count(0) < 40 and cell.seed == 0 else free(cell)
+
+    free = well(tmp_path)
+    with pytest.warns(UserWarning, match=f"still waiting for process 7 on elsewhere, which is in cell {cells[0].id}"):
+        assert run(Stage(answer, places=1), cells, tmp_path, timeout=1000) == ["done"] * 4
+    assert order[:4] == [0, 1, 2, 3] and set(order[4:]) == {0}
+
+
+def test_the_death_of_a_cell_that_another_run_is_in_is_not_ours_to_record(
+    cells: tuple[Cell, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_, "_RETURN", 0.0)
+    lock = Store(tmp_path).lock(cells[0].id)
+    lock.__enter__()
+    asked: list[int] = []
+
+    def answer(cell: Cell) -> Message | None:
+        asked.append(cell.seed)
+        if len(asked) == 1:
+            return Message("lost", "signal SIGKILL")
+        lock.__exit__(None, None, None)
+        return well(tmp_path)(cell)
+
+    assert run(Stage(answer), cells[:1], tmp_path, tries=1) == ["done"] and asked == [0, 0]
 
 
 def test_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

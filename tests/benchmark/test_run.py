@@ -92,7 +92,7 @@ def test_bad_input_is_one_message_and_exit_code_two(polymodal: Call, matrix: Pat
         ("run", "nothing.toml"): "neither a file nor a shipped one",
         ("run", matrix, "--plugin", "nowhere.py"): "no plugin file",
         ("run", matrix, "--seeds", "0"): "--seeds: must be a whole number >= 1, got '0'",
-        ("show", "nothing"): "no cell in results begin with 'nothing'",
+        ("show", "nothing"): "no cell in results begins with 'nothing'",
         ("check", "concta"): "Did you mean 'concat'",
         ("validate", "nowhere"): "no results folder nowhere",
     }

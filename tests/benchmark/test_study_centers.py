@@ -76,3 +76,16 @@ def test_floors(tmp_path, capsys, monkeypatch):
 def test_floors_need_a_retrieval_task(tmp_path, capsys):
     assert main(["study", "centers", "--floors", "digit_halves", "--out", str(tmp_path)]) == 2
     assert "multiclass" in capsys.readouterr().err
+
+
+def test_sampling_study_shows_what_the_naive_form_loses(tmp_path, capsys):
+    code = main(["study", "sampling", "--out", str(tmp_path), "--centers", "48", "--width", "4", "--steps", "400",
+                 "--seeds", "1"])  # fmt: skip
+    assert code == 0
+    found = json.loads((tmp_path / "sampling.json").read_text())
+    assert (tmp_path / "sampling.png").stat().st_size > 5000
+    spread = {(one["form"], one["sample"]): one["nearest_distance"] for one in found}
+    assert [one["form"] for one in found] == ["all", *["naive"] * 5, *["ratio"] * 5]
+    assert spread["ratio", 6] > spread["naive", 6] + 0.05  # an eighth of the centres
+    assert spread["all", 48] > spread["ratio", 6]
+    assert "ms/step" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Tuning: equal trials, chosen on validation rows alone, the same file however it comes about."""
 
+import importlib
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmark import tune
 from benchmark.errors import UsageError
 from benchmark.matrix import parse
 from benchmark.plan import Plan, make_plan
@@ -19,6 +19,7 @@ from leaderboard.store import Store
 from methods.registry import methods
 from tests.records import make_record, measured
 
+tune = importlib.import_module("benchmark.tune")  # the package's own `tune` is the function for notebooks
 MATRIX: dict[str, Any] = {
     "methods": ["concat", "low_rank"],
     "datasets": [{"name": "interactions_xor", "rows": 200}],

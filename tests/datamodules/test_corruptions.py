@@ -79,7 +79,7 @@ def test_the_catalogue_is_the_one_promised() -> None:
         "pixelate",
         "misaligned",
     )
-    sequence = ("snr_noise", "time_mask", "frame_drop", "time_shift", "gain", "missing_segment", "misaligned")
+    sequence = ("frame_noise", "time_mask", "frame_drop", "time_shift", "frame_gain", "missing_segment", "misaligned")
     assert catalogue("sequence") == sequence
     assert catalogue("vector") == ("gaussian_noise", "feature_dropout", "quantize", "scale_drift", "misaligned")
     assert catalogue("text") == ("token_drop", "token_swap", "typo", "token_replace", "misaligned")
@@ -235,8 +235,9 @@ def test_the_sheet_shows_every_corruption_of_a_dataset(tmp_path: Path) -> None:
     from matplotlib.image import imread
 
     from benchmark.pictures.corruption_sheet import draw
+    from datamodules.registry import datasets
 
-    path = draw("interactions_xor", tmp_path / "new" / "sheet.png")
+    path = draw(datasets.get("interactions_xor")(), tmp_path / "new" / "sheet.png")
     picture = imread(path)
     assert picture.shape[0] > 400
     assert picture.shape[1] > 900
@@ -246,7 +247,7 @@ def test_the_sheet_shows_every_corruption_of_a_dataset(tmp_path: Path) -> None:
 # What each does -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "modality"), [("gaussian_noise", VECTOR), ("snr_noise", SEQUENCE)])
+@pytest.mark.parametrize(("name", "modality"), [("gaussian_noise", VECTOR), ("frame_noise", SEQUENCE)])
 def test_severity_scales_the_same_draw(name: str, modality: Modality) -> None:
     x = smooth(modality, 8, 0).double()
     low, high = (at(s, x, name, modality) - x for s in (2, 5))
@@ -297,9 +298,9 @@ def test_noise_has_the_size_the_table_says() -> None:
     free, dark = Modality("x", "image", (3, 32, 32), range=None), torch.zeros(64, 3, 32, 32)
     assert at(1, dark, "shot_noise", free).std().item() == pytest.approx(4 * (0.5 / photons) ** 0.5, rel=0.02)
     signal = 7 * smooth(SEQUENCE, 64, 0)
-    added = at(5, signal, "snr_noise", SEQUENCE) - signal
+    added = at(5, signal, "frame_noise", SEQUENCE) - signal
     power = (signal.square().mean((1, 2)) / added.square().mean((1, 2))).log10().mean() * 10
-    assert power.item() == pytest.approx(severities("snr_noise", "sequence")[4], abs=0.2)
+    assert power.item() == pytest.approx(severities("frame_noise", "sequence")[4], abs=0.2)
 
 
 def test_gaussian_blur_is_torchvision_inside_the_edges() -> None:

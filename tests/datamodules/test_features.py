@@ -245,7 +245,7 @@ def test_inputs_larger_than_memory_are_read_once_and_in_parts() -> None:
 
 def test_what_a_run_needs_is_made_ahead(encoded: list[tuple[str, int]]) -> None:
     features = Features(Pictures(), {"image": "random:conv"})
-    tables = features.tables({"image": (("gaussian_noise", 1), ("misaligned", 2)), "sound": (("gain", 1),)})
+    tables = features.tables({"image": (("gaussian_noise", 1), ("misaligned", 2)), "sound": (("frame_gain", 1),)})
     assert [(t.about["split"], t.about["modality"], t.about["condition"]) for t in tables] == [
         *((split, "image", "clean") for split in SIZES),
         ("test", "image", "gaussian_noise:1"),

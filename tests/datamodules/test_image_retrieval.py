@@ -1,4 +1,4 @@
-"""CUB, Cars, SOP and In-Shop, on tiny folders in the published layouts."""
+"""CUB, Cars, SOP, In-Shop and Aircraft, on tiny folders in the published layouts."""
 
 from pathlib import Path
 
@@ -11,10 +11,14 @@ from scipy.io import savemat
 from benchmark.matrix import parse
 from benchmark.plan import make_plan
 from benchmark.runner import run_cell
+from datamodules.aircraft import Aircraft
+from datamodules.base import Split
 from datamodules.bases.image_retrieval import ImageRetrieval, whole_and_detail
 from datamodules.cars import Cars
 from datamodules.cub import Cub
 from datamodules.inshop import Inshop
+from datamodules.rows.crops import Crops, PhotoBatches
+from datamodules.rows.per_class import per_class_order
 from datamodules.sop import Sop
 from datamodules.spec import Modality, Task
 from leaderboard.store import Store
@@ -85,11 +89,25 @@ def make_inshop(root: Path) -> None:
     (folder / "Eval" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
 
 
+def make_aircraft(root: Path) -> None:
+    data = root / "fgvc-aircraft-2013b" / "data"
+    variants = [f"Boeing 7{i:02d}-200" for i in range(100)]
+    data.mkdir(parents=True)
+    (data / "variants.txt").write_text("\n".join(variants) + "\n")
+    numbers = [0, 1, 2, 50, 51, 51, 0, 1, 2, 50]
+    for i, number in enumerate(numbers):
+        photo(data / "images" / f"{i:07d}.jpg", number % 20)
+    lines = [f"{i:07d} {variants[number]}" for i, number in enumerate(numbers)]
+    (data / "images_variant_trainval.txt").write_text("\n".join(lines[:6]) + "\n")
+    (data / "images_variant_test.txt").write_text("\n".join(lines[6:]) + "\n")
+
+
 SETS = {  # name: maker, class, training / validation / test classes, rows
     "cub": (make_cub, Cub, (4, 1, 3), (8, 2, 5)),
     "cars": (make_cars, Cars, (2, 1, 2), (4, 2, 4)),
     "sop": (make_sop, Sop, (2, 1, 2), (4, 2, 4)),
     "inshop": (make_inshop, Inshop, (2, 1, 2), (4, 2, 5)),
+    "aircraft": (make_aircraft, Aircraft, (2, 1, 2), (4, 2, 4)),
 }
 
 
@@ -156,6 +174,7 @@ def test_the_published_counts_give_no_note(root, monkeypatch, recwarn):
         (Cars, {"train": 8054, "test": 8131}),
         (Sop, {"train": 59551, "test": 60502}),
         (Inshop, {"train": 25882, "query": 14218, "gallery": 12612}),
+        (Aircraft, {"train": 5000, "test": 5000}),
     ],
 )
 def test_expected_counts(cls, expected):
@@ -310,3 +329,59 @@ def test_errors(root):
         _ = Inshop().task
     with pytest.raises(ValueError, match="`size` must be an integer >= 8, got 4"):
         Cub(size=4)
+
+
+def photos(rows: int = 12, side: int = 10, size: int = 8) -> Split:
+    bytes_ = torch.randint(0, 256, (rows, 3, side, side), generator=torch.Generator().manual_seed(0)).byte()
+    crops = Crops(bytes_, torch.arange(rows), size)
+    return Split({"whole": crops, "detail": crops}, torch.arange(rows) % 3)
+
+
+def test_training_sees_random_crops_and_mirror_images_and_others_the_centre():
+    split = photos()
+    stored = split.inputs["whole"].values.float() / 255  # pyright: ignore[reportAttributeAccessIssue]
+    torch.testing.assert_close(split.inputs["whole"][:], stored[:, :, 1:9, 1:9])
+    batches = PhotoBatches(split, ("whole", "detail"), 6, seed=3, augment=True, per_class=0)
+    seen = set()
+    for _ in range(20):
+        for batch in batches:
+            assert batch.inputs["whole"].equal(batch.inputs["detail"])  # one crop a row
+            for row, image in zip(batch.row.tolist(), batch.inputs["whole"], strict=True):
+                places = [
+                    (y, x, flip)
+                    for y in range(3)
+                    for x in range(3)
+                    for flip in (False, True)
+                    if torch.allclose(image.flip(-1) if flip else image, stored[row, :, y : y + 8, x : x + 8])
+                ]
+                assert len(places) == 1
+                seen.add(places[0])
+    assert seen == {(y, x, flip) for y in range(3) for x in range(3) for flip in (False, True)}
+    plain = PhotoBatches(split, ("whole",), 6, seed=3, augment=False, per_class=0)
+    for batch in plain:
+        torch.testing.assert_close(batch.inputs["whole"], split.inputs["whole"][batch.row])
+
+
+def test_epochs_differ_and_runs_are_the_same():
+    def epochs(seed: int) -> list[torch.Tensor]:
+        batches = PhotoBatches(photos(), ("whole",), 12, seed=seed, augment=True, per_class=0)
+        return [next(iter(batches)).inputs["whole"] for _ in range(2)]
+
+    (a, b), (c, d) = epochs(5), epochs(5)
+    assert a.equal(c) and b.equal(d) and not a.equal(b)
+
+
+def test_a_batch_has_so_many_rows_of_each_of_its_classes():
+    target = torch.tensor([0] * 5 + [1] * 9 + [2] * 1 + [3] * 4)
+    order = per_class_order(target, 4, torch.Generator().manual_seed(0))
+    groups = order.view(-1, 4)
+    assert [int(target[group].unique().numel()) for group in groups] == [1] * len(groups)
+    assert sorted(target[groups[:, 0]].tolist()) == [0, 1, 1, 2, 3]
+    assert len(order.unique()) == 4 + 8 + 1 + 4  # a class too small for a group has rows twice, others never
+    split = photos(24)
+    for batch in PhotoBatches(split, ("whole",), 8, seed=0, augment=True, per_class=4):
+        counts = batch.target.bincount(minlength=3)
+        assert counts.sum() == 8 and set(counts.tolist()) <= {0, 4, 8}
+    assert len(list(PhotoBatches(split, ("whole",), 8, seed=0, augment=False, per_class=2))) == 3
+    with pytest.raises(ValueError, match="must divide the batch of 8 rows, got 3"):
+        PhotoBatches(split, ("whole",), 8, seed=0, augment=False, per_class=3)

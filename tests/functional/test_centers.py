@@ -32,6 +32,7 @@ OBJECTIVES = {
     "rooted mhe": lambda W: centers.rooted_mhe(W, 2.0),
     "uniformface": centers.uniformface,
     "regularface": centers.regularface,
+    "hard": lambda W: centers.hard_skewed(W, 0.3),
     "power mean distance": lambda W: centers.power_mean_distance(W, -6.0),
     "farthest": centers.farthest,
 }
@@ -215,6 +216,9 @@ def test_regularisers_against_loops():
     assert centers.mhe(W4, 3.0).item() == pytest.approx(energy)
     assert centers.rooted_mhe(W4, 3.0).item() == pytest.approx(energy ** (1 / 3))
     assert centers.mhe(W4, 0.0).item() == pytest.approx(-sum(map(math.log, distance.values())) / len(ordered))
+    nearest = sorted((t[i][j] for i, j in ordered), reverse=True)
+    for share, kept in ((0.5, len(ordered) // 2), (1.0, len(ordered)), (1e-6, 1)):
+        assert centers.hard_skewed(W4, share).item() == pytest.approx(sum(nearest[:kept]) / kept)
     assert centers.farthest(W4, 4.0).item() == pytest.approx(
         -((sum(d**4 for d in distance.values()) / len(ordered)) ** 0.25)
     )

@@ -59,6 +59,15 @@ def test_devices_do_not_identify_a_cell_but_precision_does() -> None:
     assert changed(record(), trainer={"precision": "64-true"}).cell.id != ID
 
 
+def predicted() -> tuple[Record, dict[str, np.ndarray]]:
+    """A record of ten rows, and predictions that give its scores."""
+    target, whole = np.arange(10) % 2, record(rows=10)
+    right = {c.id: np.arange(10) < round(10 * c.score) for c in whole.conditions}
+    again = tuple(msgspec.structs.replace(c, score=float(right[c.id].mean())) for c in whole.conditions)
+    said = {f"pred:{name}": np.where(hit, target, 1 - target) for name, hit in right.items()}
+    return changed(whole, conditions=again, trivial=0.5), {"target": target, "row": np.arange(10), **said}
+
+
 def unplanned() -> Record:
     """A record with a condition that its cell does not have."""
     more = measured("joint", 0.1, severity=1)
@@ -91,9 +100,10 @@ def test_what_cannot_be_trusted_is_refused(text: str | bytes, message: str) -> N
 
 def test_store_round_trip_and_scan(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    written = store.write(record(), {"target": np.arange(3), "pred:clean": np.array([0, 1, 1])})
+    whole, predictions = predicted()
+    written = store.write(whole, predictions)
     assert store.done(ID) == written
-    assert store.predictions(ID)["pred:clean"].tolist() == [0, 1, 1]
+    assert store.predictions(ID)["pred:clean"].tolist() == predictions["pred:clean"].tolist()
     (tmp_path / "half.json").write_text(record().to_json()[:100])
     (tmp_path / "other.json").write_text(record().to_json())
     reading = store.scan()
@@ -108,7 +118,7 @@ def test_a_record_without_predictions_runs_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(record())
     assert store.done(ID) is None
-    store.write(record(), {"target": np.arange(2)})
+    store.write(*predicted())
     assert store.done(ID) is not None
     whole = store.path(ID, ".npz").read_bytes()
     for damaged in (b"PK half a zip", whole[:-1], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]):
@@ -126,7 +136,7 @@ def test_failed_records_run_again(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    written = store.write(record(), {"target": np.arange(2)})
+    written = store.write(*predicted())
 
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")

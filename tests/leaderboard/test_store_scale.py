@@ -51,7 +51,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Store:
     content = store.path(record.cell.id, ".npz").read_bytes()
     store.path(record.cell.id).unlink()
     for i in range(MANY):
-        other = changed(record, seed=i)
+        other = changed(record, seed=i, cost={"train_seconds": float(i)})  # or it is a copy
         store.path(other.cell.id, ".npz").write_bytes(content)
         store.path(other.cell.id).write_text(other.to_json())
     return store

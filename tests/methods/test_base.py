@@ -1,16 +1,19 @@
 """The contract's own behaviour: stations, stages, freezing, wrapping."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmark.conformance.probe import Probe
 from benchmark.seeds import seed_all
-from benchmark.trainer import fit
+from benchmark.trainer import TrainerOptions, fit
 from datamodules.spec import Batch, Task
 from methods import Base, Encoded, Method, Output, Recipe, Stage, Wrapper, methods
+from methods.stage import share_epochs
 
 RECIPE = Recipe(width=8, epochs=3, batch_size=64, lr=1e-2, patience=3)
 
@@ -65,7 +68,7 @@ def test_stages_learn_what_they_say_and_nothing_else() -> None:
     reports = fit(method, datamodule)
     after = method.state_dict()
     assert [r.name for r in reports] == ["pull", "centre", "probe"]
-    assert reports[0].monitor == "val/loss" and reports[2].monitor == "val/accuracy"
+    assert reports[0].monitor == "val/loss" and reports[2].monitor == "val/task_loss"
     assert reports[1].steps == 0 and reports[0].steps > 0
     for name in ("offset", "mean", "head.weight"):
         assert not torch.equal(before[name], after[name]), f"{name} should have been fitted"
@@ -90,13 +93,25 @@ def test_the_best_epoch_is_restored() -> None:
     seed_all("best")
     method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=12, batch_size=64, lr=0.3, patience=12))
     (report,) = fit(method, datamodule)
+    losses = [h["val/task_loss"] for h in report.history]
+    assert report.monitor == "val/task_loss" and report.best_score == pytest.approx(min(losses))
+    assert report.best_epoch == losses.index(min(losses))
+    (batch,) = datamodule.ordered("val")
+    logits = method(batch.inputs, batch.present).logits
+    assert F.cross_entropy(logits, batch.target).item() == pytest.approx(min(losses), abs=1e-6)
+    assert losses[-1] > min(losses), "the probe must be able to tell: choose a worse learning rate"
+    assert report.score == pytest.approx(float((logits.argmax(dim=1) == batch.target).float().mean()))
+
+
+def test_with_many_validation_rows_the_metric_chooses_and_of_equals_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmark.trainer.FEW_ROWS", 64)
+    datamodule = Probe()
+    seed_all("best")
+    method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=12, batch_size=64, lr=0.3, patience=12))
+    (report,) = fit(method, datamodule)
     scores = [h["val/accuracy"] for h in report.history]
-    assert report.best_score == pytest.approx(max(scores))
-    assert report.best_epoch == scores.index(max(scores)), "the first of equals"
-    batches = datamodule.ordered("val")
-    right = [(method(b.inputs, b.present).logits.argmax(dim=1) == b.target) for b in batches]
-    assert float(torch.cat(right).float().mean()) == pytest.approx(max(scores), abs=1e-6)
-    assert scores[-1] < max(scores), "the probe must be able to tell: choose a worse learning rate"
+    assert report.monitor == "val/accuracy" and report.best_score == report.score == pytest.approx(max(scores))
+    assert report.best_epoch == scores.index(max(scores))
 
 
 def test_patience_ends_a_stage() -> None:
@@ -104,7 +119,35 @@ def test_patience_ends_a_stage() -> None:
     seed_all("patience")
     method = methods.get("concat")(datamodule.task, Recipe(width=8, epochs=200, batch_size=64, lr=0.05, patience=2))
     (report,) = fit(method, datamodule)
-    assert report.epochs == report.best_epoch + 1 + 2
+    assert report.epochs == max(20, report.best_epoch + 1 + 2), "never before a tenth of the recipe's epochs"
+    assert report.cap == 200 and report.converged
+
+
+@pytest.mark.parametrize(
+    ("stages", "epochs"),
+    [
+        (({},), (30,)),
+        (({}, {"share": 0.5}), (20, 10)),
+        (({"solve": list}, {}, {"epochs": 3}), (0, 27, 3)),
+        (({"epochs": 3}, {"epochs": 100}), (3, 27)),
+        (({"epochs": 3}, {"epochs": 5}), (3, 5)),
+        (({}, {}, {}, {}), (7, 7, 7, 7)),
+    ],
+)
+def test_the_stages_share_the_epochs_of_the_recipe(stages: tuple[dict[str, Any], ...], epochs: tuple[int, ...]) -> None:
+    method = Mean(Probe().task, RECIPE)
+    made = tuple(Stage(method, **given) for given in stages)
+    assert share_epochs(made, 30) == epochs
+    assert all(n == (s.solve is None) for n, s in zip(share_epochs(made, 1), made, strict=True)), "at least one"
+
+
+def test_a_small_table_has_small_batches() -> None:
+    datamodule = Probe()  # of 160 training rows
+    (report,) = fit(Mean(datamodule.task, RECIPE), datamodule)
+    assert report.batch_size == 16 and report.steps == 3 * 10
+    one, three = TrainerOptions(), TrainerOptions(devices=3)
+    assert [one.fitting(128, rows) for rows in (1024, 1023, 161, 40, 12)] == [128, 64, 16, 4, 4]
+    assert one.fitting(2, 40) == 2 and three.fitting(96, 160) == 15
 
 
 def test_a_loss_that_is_not_finite_names_method_and_step() -> None:

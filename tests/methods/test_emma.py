@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -413,8 +414,8 @@ def digits() -> DigitHalves:
     return DigitHalves()
 
 
-def build(name: str, digits: DigitHalves, **options: object) -> Method:
-    return conftest.build(name, digits.task, recipe=RECIPE, **options)
+def build(name: str, digits: DigitHalves, recipe: Recipe = RECIPE, **options: object) -> Method:
+    return conftest.build(name, digits.task, recipe=recipe, **options)
 
 
 def state_at_start_of_last_stage(method: Method) -> tuple[dict[str, Tensor], Callable[[], tuple]]:
@@ -452,23 +453,28 @@ def test_last_stage_moves_only_what_it_may(digits: DigitHalves, monkeypatch: pyt
         assert not torch.equal(before[name], start[name])
 
 
-def test_twins_take_equal_steps_and_start_from_the_base_itself(digits: DigitHalves) -> None:
-    base = build("concat", digits)
-    fit(base, digits)
-    trained = {name: value.clone() for name, value in base.state_dict().items()}
-    steps = {}
-    for name in ("emma", "augmented", "modality_dropout"):
-        method = build(name, digits)
+def test_twins_have_one_budget_and_start_from_the_base_itself(digits: DigitHalves) -> None:
+    recipe = replace(RECIPE, epochs=4)
+    alone = build("concat", digits, recipe)
+    (own,) = fit(alone, digits)
+    half = build("concat", digits, replace(recipe, epochs=2))
+    fit(half, digits)
+    trained = {name: value.clone() for name, value in half.state_dict().items()}
+    caps = {}
+    for name in ("emma", "augmented", "modality_dropout", "distilled_missing"):
+        method = build(name, digits, recipe)
         kept, stages = state_at_start_of_last_stage(method)
         method.stages = stages  # pyright: ignore[reportAttributeAccessIssue]
         reports = fit(method, digits)
-        steps[name] = reports[-1].steps
+        caps[name] = [r.cap for r in reports if r.cap]
+        assert reports[0].history == own.history[:2], "the beginning of the base's own cell"
         assert not stages()[-1].stop_early
         assert method.track == "augmented"
+        prefix = "teacher" if name == "distilled_missing" else "base"
         for key, value in trained.items():
-            assert torch.equal(kept[f"base.{key}"], value), f"{name}: {key}"
-    assert len(set(steps.values())) == 1
-    assert steps["emma"] == RECIPE.epochs * len(digits.train_dataloader())
+            assert torch.equal(kept[f"{prefix}.{key}"], value), f"{name}: {key}"
+    assert caps.pop("emma") == [2, 1, 1]
+    assert all(own == [2, 2] for own in caps.values())
 
 
 def test_modality_dropout_differs_from_augmentation(digits: DigitHalves) -> None:

@@ -163,10 +163,11 @@ def test_a_stage_may_be_shorter_than_the_recipe_and_keep_its_last_epoch() -> Non
             return {"worse": out.z.sum() * 0 + 10 * self.current_epoch}
 
     datamodule = Probe()
-    method = Short(datamodule.task, replace(RECIPE, epochs=5, lr=0.3))
+    method = Short(datamodule.task, replace(RECIPE, epochs=8, lr=0.3))
     first, second = fit(method, datamodule)
     assert (first.epochs, second.epochs) == (3, 5)
     assert first.best_epoch == 2, "the last one, whatever its score"
+    assert first.monitor == "" and first.converged, "nothing was chosen"
 
 
 def test_encodings_say_which_rows_they_are() -> None:
@@ -440,6 +441,7 @@ def test_probes_do_not_learn_from_held_out_rows_and_training_does() -> None:
 def test_the_teacher_is_the_bases_own_cell_and_sees_complete_rows() -> None:
     datamodule = Probe()
     alone = build(methods.get("concat"), datamodule.task)
+    alone.recipe = replace(alone.recipe, epochs=1)  # of two: the student has the other half
     method = build(DistilledMissing, datamodule.task)
     fit(alone, datamodule)
     fit(method, datamodule)

@@ -17,7 +17,7 @@ from methods.concat import Concat
 from methods.functional.centers import r1, rooted_mhe
 from methods.functional.retrieval import recall_at_k
 from methods.parts.center_regularizers import Regularizer
-from methods.parts.class_centers import Loss, ProxyNCA
+from methods.parts.class_centers import Loss, ProxyNCA, metric_loss
 from methods.parts.unseen_classes import normalized_mutual_information
 from methods.skewed_mean import SkewedMean
 from tests.methods import conftest
@@ -63,6 +63,44 @@ def test_proxy_nca_leaves_the_positive_out_of_the_denominator():
         far = [16 * float((F.normalize(row, dim=0) - F.normalize(p, dim=0)).square().sum()) for p in loss.proxies]
         expected -= math.log(math.exp(-far[label]) / sum(math.exp(-d) for c, d in enumerate(far) if c != label)) / 7
     assert loss(x, labels).item() == pytest.approx(expected, rel=1e-5)
+
+
+def pairs() -> tuple[Tensor, list[int]]:
+    return torch.randn(8, 5, generator=torch.Generator().manual_seed(1)), [0, 1, 2, 0, 3, 2, 1, 3]
+
+
+def test_n_pair_against_a_loop():
+    """Sohn (2016), Eq. 6: one pair of rows a class, inner products as they are."""
+    x, labels = pairs()
+    first = {c: labels.index(c) for c in range(4)}
+    second = {c: 7 - labels[::-1].index(c) for c in range(4)}
+    expected = 0.0
+    for c in range(4):
+        own = float(x[first[c]] @ x[second[c]])
+        others = [math.exp(float(x[first[c]] @ x[second[k]]) - own) for k in range(4) if k != c]
+        expected += math.log(1 + sum(others)) / 4
+    loss = metric_loss("n_pair", 4, 5, None, 1.0)
+    assert loss is not None
+    assert loss(x, torch.tensor(labels)).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_lifted_structure_against_a_loop():
+    """Song et al. (2016), Eq. 4, on unit vectors with a margin of 1."""
+    x, labels = pairs()
+    u = F.normalize(x, dim=1)
+    expected, count = 0.0, 0
+    for i in range(8):
+        for j in range(8):
+            if i == j or labels[i] != labels[j]:
+                continue
+            rivals = [
+                math.exp(1 - float((u[a] - u[k]).norm())) for a in (i, j) for k in range(8) if labels[k] != labels[a]
+            ]
+            expected += max(0.0, math.log(sum(rivals)) + float((u[i] - u[j]).norm())) ** 2
+            count += 1
+    loss = metric_loss("lifted_structure", 4, 5, None, 1.0)
+    assert loss is not None
+    assert loss(x, torch.tensor(labels)).item() == pytest.approx(expected / (2 * count), rel=1e-5)
 
 
 def test_the_regularisers_options_reach_the_centres():

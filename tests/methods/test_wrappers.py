@@ -14,6 +14,7 @@ from tests.methods.conftest import RECIPE, images, task, vectors
 
 WRAPPERS = [name for name in methods.names() if "base" in parameters(methods.get(name))]
 ANY = {"augmented", "emma", "modality_dropout"}  # take every base
+SOLVED = {"boosting", "linear"}  # but those that have nothing to go on with
 SHAPES = {shape: Probe(shape=shape) for shape in PROBES}
 
 
@@ -45,7 +46,7 @@ def test_a_step_of_every_stage_over_every_base_it_accepts(wrapper: str) -> None:
     refused = set(methods.names()) - bases
     assert len(bases) >= 10
     if wrapper in ANY:
-        assert not refused
+        assert refused == SOLVED
     if wrapper == "skewed_mean":  # fitted in several stages, or on a loss of its own: the plan says so
         assert {"late", "cca", "dcca", "dccae", "channel_exchange", "emma"} <= refused
 

@@ -64,7 +64,7 @@ def fill(folder: Path) -> Store:
     predictions = store.path(record.cell.id, ".npz").read_bytes()
     text = record.to_json()
     for i in range(RECORDS):
-        other = changed(record, seed=i)
+        other = changed(record, seed=i, cost={"train_seconds": float(i)})
         store.path(other.cell.id).write_text(other.to_json())
         store.path(other.cell.id, ".npz").write_bytes(predictions)
     sizes = len(text) / 1e3, len(predictions) / 1e3
@@ -93,7 +93,7 @@ def main() -> int:
         names = [path.stem for path in store.folder.glob("*.json")]
         missed = timed("list and check all records", lambda: len(store.scan().records))
         missed |= timed("validate, with predictions", lambda: sum(verdict.status == "ok" for verdict in store.verify()))
-        missed |= timed("what is left to run", lambda: sum(store.done(name) is not None for name in names))
+        missed |= timed("what is left to run", lambda: len(store.settled(names)))
     return int(missed)
 
 

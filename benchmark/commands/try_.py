@@ -1,0 +1,141 @@
+"""`polymodal try FILE`: your own data, or your own method, from a file to an answer in minutes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.arguments import add_execution, add_plugins, at_least
+
+if TYPE_CHECKING:
+    from benchmark.own_data.guess import Guess
+
+NAME = "try"
+HELP = "Try your own data (a CSV, parquet, a folder of images with captions) or your own method (a .py file)."
+EXAMPLE = """examples:
+  polymodal try patients.csv --target outcome                               groups and task are guessed, and said
+  polymodal try patients.csv --target outcome --groups blood=hb,crp person=age,sex
+  polymodal try photos/ --target shape                                      images with captions (captions.jsonl)
+  polymodal try patients.csv --target outcome --look                        only what would be assumed
+  polymodal try my_fusion.py                                                a method of yours: check, run, place
+
+Words become categories, empty cells are filled in and flagged, both by training rows. What was assumed is written as a
+matrix file: edit it and go on with `polymodal run`.
+"""
+SEEDS = 3
+_TABLES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zip", ".xz", ".bz2")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a table, a folder (or .jsonl) of images, or a .py file"
+    )
+    parser.add_argument("--target", metavar="COLUMN", help="what is to be predicted")
+    parser.add_argument("--groups", nargs="+", type=group, metavar="NAME=A,B", help="columns that belong together; "
+                        "A..B is a range")  # fmt: skip
+    parser.add_argument("--metric", metavar="NAME", default="", help="accuracy, f1, auroc, .. (default: one that sees "
+                        "small classes)")  # fmt: skip
+    parser.add_argument("--seeds", type=at_least(1), metavar="N",
+                        help=f"runs of each method (default: {SEEDS}; for a method of yours 2)")  # fmt: skip
+    parser.add_argument("--matrix", type=Path, metavar="FILE", help="where to write the options (default: STEM.toml)")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of the records (default: results/try-STEM; of a method: results)"
+    )
+    parser.add_argument("--look", action="store_true", help="say what would be assumed, write the matrix, run nothing")
+    add_plugins(parser)
+    add_execution(parser)
+
+
+def group(text: str) -> tuple[str, list[str]]:
+    """`blood=hb,crp` as a name and its columns."""
+    name, equals, columns = text.partition("=")
+    found = [column.strip() for column in columns.split(",") if column.strip()]
+    if not name.strip() or not equals or not found:
+        raise argparse.ArgumentTypeError(f"must be NAME=COLUMN,COLUMN, got {text!r}")
+    return name.strip(), found
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.file.suffix == ".py":
+        from benchmark.commands.try_method import run as try_method
+
+        return try_method(arguments)
+    if not arguments.file.exists():
+        raise FileNotFoundError(f"there is nothing at {arguments.file}")
+    guess = _guess(arguments)
+    for sentence in guess.said:
+        print(sentence)
+    return _try(arguments, guess)
+
+
+def _guess(arguments: argparse.Namespace) -> Guess:
+    path: Path = arguments.file
+    if path.is_dir() or path.suffix in (".jsonl", ".json"):
+        from benchmark.own_data.guess_images import guess_images
+
+        if arguments.groups:
+            raise ValueError("--groups is for the columns of a table; a folder of images has an image and a text")
+        return guess_images(path, arguments.target)
+    if path.suffix not in _TABLES:
+        known = ", ".join((*_TABLES, ".jsonl", ".py"))
+        raise ValueError(f"{path}: a folder, or a file that ends in {known}, was expected")
+    if arguments.target is None:
+        raise ValueError("--target COLUMN must say what is to be predicted")
+    from benchmark.own_data.guess_table import guess_table
+
+    groups = dict(arguments.groups) if arguments.groups else None
+    if groups is not None and len(groups) < 2:
+        raise ValueError("--groups must name two groups or more: --groups blood=hb,crp person=age,sex")
+    return guess_table(path, arguments.target, groups)
+
+
+def _try(arguments: argparse.Namespace, guess: Guess) -> int:
+    import tomli_w
+
+    from benchmark.build import resolve_dataset
+    from benchmark.matrix import parse
+    from benchmark.own_data.small_board import matrix_of
+
+    stem = arguments.file.name.partition(".")[0] or "mine"
+    metric: dict[str, Any] = {"metric": arguments.metric} if arguments.metric else {}
+    data = resolve_dataset(guess.dataset, {**guess.options, **metric}, str(arguments.file))[0]
+    task = data.task
+    for note in data.notes:
+        print(note.partition(": ")[2])
+    raw = matrix_of(guess, task, len(data.splits["train"].target), arguments.seeds or SEEDS)
+    raw["datasets"][0] |= metric
+    recipe = raw["recipe"]
+    print(
+        f"split: {', '.join(f'{name} {len(part.target):,}' for name, part in data.splits.items())} rows, fixed; "
+        f"scored by {task.metric}; batches of {recipe['batch_size']}, {recipe['epochs']} epochs at most"
+    )
+    path = arguments.matrix or Path(f"{stem}.toml")
+    path.write_text(tomli_w.dumps(raw), encoding="utf-8")
+    results = arguments.results or f"results/try-{stem}"
+    print(f"matrix: {path} (edit it, then: polymodal run {path} --results {results})")
+    return 0 if arguments.look else _board(arguments, parse(raw, path.name), results)
+
+
+def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
+    from benchmark.executors.foreground import execute, exit_code
+    from benchmark.own_data.verdict import sentences, table
+    from benchmark.plan import make_plan
+    from leaderboard.merge import gather
+    from leaderboard.not_applicable import remember
+    from leaderboard.store import Store
+
+    plan, store = make_plan(matrix), Store(results)
+    store.prepare()
+    remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
+    todo = [cell for cell in plan.cells if store.done(cell.id) is None]
+    print(f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} of them done already", file=sys.stderr)
+    outcome = execute(todo, store, arguments)
+    if outcome.left or len(outcome.failed) == len(plan.cells):
+        return exit_code(outcome) or 1
+    cell = plan.cells[0]
+    evidence = gather([results], [f"{cell.dataset}@{cell.dataset_version}"])
+    print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
+    print(f"Next: polymodal leaderboard --results {results}; polymodal predict CELL NEW_ROWS --results {results}")
+    return exit_code(outcome)

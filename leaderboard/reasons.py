@@ -1,0 +1,130 @@
+"""Why one method beats another, as far as the records tell: where they differ, and on which rows, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leaderboard import rows
+from leaderboard.comparison import Comparison, Difference
+from leaderboard.merge import Evidence
+from leaderboard.record import Record
+
+_NEARLY = 0.9  # of the epochs a stage was given: a best epoch after that may not have been the last good one
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A test row whose clean answers differ: what the methods said with the first seed, and how often each was right.
+
+    Attributes:
+        a: Mean over seeds of what the row adds to the score of A.
+        said: Predictions of A and B with the first seed both have, None where they are not one number a row.
+    """
+
+    row: int
+    a: float
+    b: float
+    said: tuple[float, float] | None
+
+
+def sentences(found: Comparison, evidence: Evidence) -> tuple[str, ...]:
+    """What differs most, dataset by dataset, then how the two were trained."""
+    said = []
+    for dataset in dict.fromkeys(d.dataset for d in found.differences):
+        own = [d for d in found.differences if d.dataset == dataset]
+        said += [_clean(found, own[0]), *_broken(found, own[1:]), *_trained(found, dataset, evidence)]
+    return tuple(said)
+
+
+def _clean(found: Comparison, d: Difference) -> str:
+    words = {
+        "win": f"{found.a} is better by {d.difference:.3f}",
+        "loss": f"{found.b} is better by {-d.difference:.3f}",
+        "tie": f"the difference of {d.difference:+.3f} may be chance",
+    }
+    return f"On clean {d.dataset} ({d.metric}) {found.a} has {d.a:.3f} and {found.b} {d.b:.3f}: {words[d.verdict]}."
+
+
+def _broken(found: Comparison, lines: Sequence[Difference]) -> list[str]:
+    """The severest difference in favour of each, under corruption and without modalities."""
+    said = []
+    for kinds, words in ((("curve",), "Under corruption"), (("missing",), "When modalities are missing")):
+        own = [d for d in lines if d.kind in kinds]
+        sure = [d for d in own if d.verdict != "tie"]
+        if own and not sure:
+            said.append(f"{words} no difference on {own[0].dataset} is more than chance may make.")
+        for verdict, winner in (("win", found.a), ("loss", found.b)):
+            best = max((d for d in sure if d.verdict == verdict), key=lambda d: abs(d.difference), default=None)
+            if best is not None:
+                said.append(
+                    f"{words} {winner} is better on {best.dataset}, most with {best.what}: "
+                    f"{found.a} {best.a:.3f}, {found.b} {best.b:.3f}."
+                )
+    return said
+
+
+def _trained(found: Comparison, dataset: str, evidence: Evidence) -> list[str]:
+    parts, short = [], []
+    for label in (found.a, found.b):
+        own = records_of(evidence, label, dataset)
+        epochs = float(np.mean([sum(stage.epochs for stage in r.training) for r in own]))
+        seconds = float(np.mean([r.cost.get("train_seconds", 0.0) for r in own]))
+        parts.append(f"{label} {own[0].cell.parameters:,} parameters, {epochs:.0f} epochs, {seconds:.1f} s")
+        if any(_ended_rising(r) for r in own):
+            short.append(label)
+    more = f" {' and '.join(short)} may not have converged: the best epoch was among the last." if short else ""
+    return [f"Cost on {dataset}: {'; '.join(parts)}.{more}"]
+
+
+def _ended_rising(record: Record) -> bool:
+    """Whether a stage took all its epochs, and the best of them was among the last."""
+    cap = int(record.cell.recipe.get("epochs", 0))
+    return any(
+        s.best_epoch is not None and s.epochs >= cap and s.best_epoch + 1 > _NEARLY * cap for s in record.training
+    )
+
+
+def records_of(evidence: Evidence, label: str, dataset: str) -> list[Record]:
+    """The cells of a method on a dataset, by seed."""
+    own = [r for r in evidence.records if r.cell.label == label and r.cell.dataset == dataset]
+    return sorted(own, key=lambda r: r.cell.seed)
+
+
+def differing(evidence: Evidence, a: str, b: str, dataset: str, top: int) -> tuple[list[Answer], list[Answer]]:
+    """The rows that A answers better than B on clean data, and those that B does; at most `top` of each."""
+    mine, theirs = (_contributions(evidence, records_of(evidence, label, dataset)) for label in (a, b))
+    if mine is None or theirs is None or mine.shape != theirs.shape:
+        return [], []
+    gap = np.round(mine - theirs, 9)
+    order = np.argsort(gap, kind="stable")
+    said = _said(evidence, a, b, dataset)
+
+    answers = {
+        int(i): Answer(int(i), float(mine[i]), float(theirs[i]), None if said is None else (said[0][i], said[1][i]))
+        for i in {*order[:top], *order[-top:]}
+    }
+    for_a = [answers[int(i)] for i in order[::-1][:top] if gap[i] > 0]
+    return for_a, [answers[int(i)] for i in order[:top] if gap[i] < 0]
+
+
+def _contributions(evidence: Evidence, records: Sequence[Record]) -> np.ndarray | None:
+    """Mean over seeds of what each row adds to the clean score; None where that is not kept."""
+    found = [rows.contributions(evidence.stores[r.cell.id], r, {"clean": 1.0}) for r in records]
+    known = [values for values in found if values is not None]
+    return np.mean(known, axis=0) if known and len(known) == len(found) else None
+
+
+def _said(evidence: Evidence, a: str, b: str, dataset: str) -> tuple[list[float], list[float]] | None:
+    """The clean predictions of both with the first seed both have, where a prediction is one number."""
+    own = [{r.cell.seed: r for r in records_of(evidence, label, dataset)} for label in (a, b)]
+    shared = sorted(set(own[0]) & set(own[1]))
+    if not shared:
+        return None
+    found = [rows.arrays(evidence.stores[r.cell.id], r, ["clean"]) for r in (own[0][shared[0]], own[1][shared[0]])]
+    if any(f is None or f[1][0].ndim != 1 for f in found):
+        return None
+    first, second = (f[1][0].astype(float).tolist() for f in found if f is not None)
+    return first, second

@@ -1,0 +1,71 @@
+"""Decision trees as tensors."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Trees(NamedTuple):
+    """T trees of at most N nodes, each `[T, N]`.
+
+    A row at a node goes left if its column `feature` is at most `threshold`, or is missing and `missing_left`. A leaf
+    is its own child on both sides; `value` is what it answers.
+    """
+
+    feature: Tensor
+    threshold: Tensor
+    missing_left: Tensor
+    left: Tensor
+    right: Tensor
+    value: Tensor
+
+    @classmethod
+    def empty(cls, trees: int, nodes: int) -> "Trees":
+        """Trees of one leaf that answers 0."""
+        integers = [torch.zeros(trees, nodes, dtype=torch.int32) for _ in range(3)]
+        return cls(
+            integers[0],
+            torch.zeros(trees, nodes),
+            torch.zeros(trees, nodes, dtype=torch.bool),
+            integers[1],
+            integers[2],
+            torch.zeros(trees, nodes),
+        )
+
+    @classmethod
+    def of_nodes(cls, nodes: NDArray[Any]) -> "Trees":
+        """One tree `[N]`, of the nodes of a scikit-learn predictor."""
+        leaf, itself = nodes["is_leaf"].astype(bool), np.arange(len(nodes))
+        return cls(
+            torch.from_numpy(np.where(leaf, 0, nodes["feature_idx"]).astype(np.int32)),
+            torch.from_numpy(_at_most(nodes["num_threshold"])),
+            torch.from_numpy(nodes["missing_go_to_left"].astype(bool)),
+            torch.from_numpy(np.where(leaf, itself, nodes["left"]).astype(np.int32)),
+            torch.from_numpy(np.where(leaf, itself, nodes["right"]).astype(np.int32)),
+            torch.from_numpy(nodes["value"].astype(np.float32)),
+        )
+
+
+def _at_most(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The largest float32 that is not larger: float32 inputs go the same way as by the threshold itself."""
+    near = threshold.astype(np.float32)
+    return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)
+
+
+def evaluate_trees(x: Tensor, trees: Trees) -> Tensor:
+    """`[B, T]`: what each tree answers to rows `[B, F]`, in which NaN is missing."""
+    feature, left, right = (part.long() for part in (trees.feature, trees.left, trees.right))
+    count, nodes = feature.shape
+    first = torch.arange(count, device=x.device) * nodes
+    at = first.expand(len(x), count)
+    for _ in range(nodes // 2):  # no path is longer
+        seen = x.gather(1, feature.flatten()[at])
+        goes_left = torch.where(seen.isnan(), trees.missing_left.flatten()[at], seen <= trees.threshold.flatten()[at])
+        following = first + torch.where(goes_left, left.flatten()[at], right.flatten()[at])
+        if x.device.type == "cpu" and torch.equal(following, at):  # all are at their leaves
+            break
+        at = following
+    return trees.value.flatten()[at]

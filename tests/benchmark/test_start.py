@@ -1,0 +1,15 @@
+"""Processes of our own start without what no task needs; those of others are left alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+SPARED = "('matplotlib', 'scipy.signal', 'torchvision', 'transformers')"
+
+
+@pytest.mark.parametrize(("first", "spared"), [("benchmark.cli, ", True), ("", False)])
+def test_the_command_line_imports_less(first: str, spared: bool) -> None:
+    code = f"import sys; import {first}benchmark.plan; print(*(name for name in {SPARED} if name in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert (not found) is spared, found
