@@ -118,7 +118,6 @@ function visibleRows() {
 /* The number behind a column, and half its interval: of one dataset, or the mean over those of the view. */
 function value(row, measure, name = state.dataset) {
   if (name) return row.entries[name].m?.[measure];
-  if (!state.league) return measure in row.means ? [row.means[measure]] : undefined;
   const found = datasets().map(d => row.entries[d.name].m?.[measure]?.[0]);
   if (measure === "clean" || found.some(v => v === undefined)) return undefined;
   return [d3.mean(found)];
