@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.board import BEST_UNIMODAL, REFERENCES, Board, build, of_league
+from leaderboard.board import BEST_UNIMODAL, Board, build, of_league
 from leaderboard.leagues import LEAGUES
 from leaderboard.merge import gather
 from leaderboard.store import Store
@@ -68,7 +68,7 @@ def test_every_method_is_ranked_where_it_lives(board: Board) -> None:
 def test_a_league_is_a_board(board: Board) -> None:
     league = of_league(board, "same-shaped images")
     assert [d.name for d in league.datasets] == ["digits"]
-    assert {r.label for r in league.rows} == {*REFERENCES, "gated", "softmax_attention", "exchange"}
+    assert {r.label for r in league.rows} == {*league.references, "gated", "softmax_attention", "exchange"}
     own = next(r for r in league.rows if r.label == "exchange").standings["clean"]
     whole = next(r for r in board.rows if r.label == "exchange").standings["clean"]
     assert own.advantage == pytest.approx(whole.advantage), "it has this dataset only"
