@@ -10,8 +10,9 @@ export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 TESTS ?= tests
 PROCESSES ?= 2
+N ?= 1000
 
-.PHONY: help install leaderboard test test-slow lint docs performance clean
+.PHONY: help install leaderboard test test-slow lint docs performance fuzz kill clean
 
 help:
 	@echo "make leaderboard   set up, run the default matrix, show the leaderboard (MATRIX=core for the long one)"
@@ -20,6 +21,8 @@ help:
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the site, in site/"
 	@echo "make performance   timed bounds, paired in one run"
+	@echo "make fuzz N=20000  hostile files and values, N of each surface: a night's work"
+	@echo "make kill N=1000   kills at random moments, compared with an undisturbed run"
 	@echo "make clean         remove .venv, results and caches"
 
 install: $(DEV)
@@ -58,6 +61,12 @@ lint: $(DEV)
 
 performance: $(DEV)
 	@status=0; for script in tests/performance/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || status=1; done; exit $$status
+
+fuzz: $(DEV)
+	POLYMODAL_FUZZ=$(N) $(BIN)/python -m pytest tests/fuzz -n $(PROCESSES) --dist worksteal -q --timeout 0
+
+kill: $(DEV)
+	PYTHONPATH=. $(BIN)/python tests/kill/campaigns.py $(N)
 
 clean:
 	rm -rf .venv results site .pytest_cache .ruff_cache .hypothesis build dist

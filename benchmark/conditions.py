@@ -103,7 +103,7 @@ def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]
             if c != "misaligned" and c in applicable(m, task.name)
             for s in LEVELS
         ]
-    if "joint" in groups:
+    if "joint" in groups and any(joint(m, task.name) for m in task.modalities):
         built += [Condition("joint", severity=s) for s in LEVELS]
     if "missing" in groups:
         built += [Condition("missing", absent=absent) for absent in _subsets(task.names)]

@@ -22,8 +22,10 @@ from benchmark.matrix import Choice, Matrix
 from benchmark.options import axes, plain, resolve
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
+from datamodules.bases.user_views import UserViews
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
+from leaderboard.convergence import FEW_STEPS
 from leaderboard.record import Cell
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
@@ -102,6 +104,7 @@ def make_plan(matrix: Matrix) -> Plan:
             shown = dataset.name + datamodule.suffix
             recipe = _recipe(matrix, dataset.name, trainer)
             shared = _shared(matrix, datamodule, recipe, trainer)
+            notes += [f"{shown}: {note}" for note in _small(datamodule, recipe, trainer)]
             for entry in _entries(chosen, datamodule.task, faults):
                 with faults.of(entry.label, shown, entry.choice, entry.cls):
                     reason = entry.cls.applies_to(datamodule.task, entry.options)
@@ -166,6 +169,18 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
         "bayes": task.bayes,
         "protocol": protocol_digest(datamodule),
     }
+
+
+def _small(datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> Iterator[str]:
+    """What few rows mean for the training, where they are known: a user's own file has been read to describe it."""
+    if not isinstance(datamodule, UserViews):
+        return
+    rows = len(datamodule.splits["train"].target)
+    batch = trainer.fitting(recipe.batch_size, rows)
+    if batch < recipe.batch_size:
+        yield f"{rows} training rows: batches of {batch} instead of {recipe.batch_size}, for eight steps an epoch"
+    if (steps := recipe.epochs * max(1, rows // batch)) < FEW_STEPS:
+        yield f"at most {steps} steps of training, fewer than {FEW_STEPS}: raise recipe.epochs"
 
 
 def _datasets(choice: Choice, faults: Faults) -> Iterator[tuple[DataModule, dict[str, Any]]]:

@@ -11,8 +11,7 @@ from leaderboard import rows
 from leaderboard.comparison import Comparison, Difference
 from leaderboard.merge import Evidence
 from leaderboard.record import Record
-
-_NEARLY = 0.9  # of the epochs a stage was given: a best epoch after that may not have been the last good one
+from leaderboard.store import Store
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,16 @@ def _trained(found: Comparison, dataset: str, evidence: Evidence) -> list[str]:
     parts, short = [], []
     for label in (found.a, found.b):
         own = records_of(evidence, label, dataset)
-        epochs = float(np.mean([sum(stage.epochs for stage in r.training) for r in own]))
-        seconds = float(np.mean([r.cost.get("train_seconds", 0.0) for r in own]))
-        parts.append(f"{label} {own[0].cell.parameters:,} parameters, {epochs:.0f} epochs, {seconds:.1f} s")
-        if any(_ended_rising(r) for r in own):
+        facts = [f"{own[0].cell.parameters:,} parameters"]
+        if all(r.training for r in own):  # an export may have none
+            facts.append(f"{np.mean([sum(stage.epochs for stage in r.training) for r in own]):.0f} epochs")
+        if all("train_seconds" in r.cost for r in own):
+            facts.append(f"{np.mean([r.cost['train_seconds'] for r in own]):.1f} s")
+        parts.append(f"{label} {', '.join(facts)}")
+        if not all(r.converged for r in own):
             short.append(label)
-    more = f" {' and '.join(short)} may not have converged: the best epoch was among the last." if short else ""
+    more = f" {' and '.join(short)} had not converged when the epochs were over." if short else ""
     return [f"Cost on {dataset}: {'; '.join(parts)}.{more}"]
-
-
-def _ended_rising(record: Record) -> bool:
-    """Whether a stage took all its epochs, and the best of them was among the last."""
-    cap = int(record.cell.recipe.get("epochs", 0))
-    return any(
-        s.best_epoch is not None and s.epochs >= cap and s.best_epoch + 1 > _NEARLY * cap for s in record.training
-    )
 
 
 def records_of(evidence: Evidence, label: str, dataset: str) -> list[Record]:
@@ -112,9 +106,14 @@ def differing(evidence: Evidence, a: str, b: str, dataset: str, top: int) -> tup
 
 def _contributions(evidence: Evidence, records: Sequence[Record]) -> np.ndarray | None:
     """Mean over seeds of what each row adds to the clean score; None where that is not kept."""
-    found = [rows.contributions(evidence.stores[r.cell.id], r, {"clean": 1.0}) for r in records]
-    known = [values for values in found if values is not None]
-    return np.mean(known, axis=0) if known and len(known) == len(found) else None
+    known = []
+    for record in records:
+        store = evidence.stores[record.cell.id]
+        values = rows.contributions(store, record, {"clean": 1.0}) if isinstance(store, Store) else None
+        if values is None:
+            return None
+        known.append(values)
+    return np.mean(known, axis=0)
 
 
 def _said(evidence: Evidence, a: str, b: str, dataset: str) -> tuple[list[float], list[float]] | None:
@@ -123,8 +122,11 @@ def _said(evidence: Evidence, a: str, b: str, dataset: str) -> tuple[list[float]
     shared = sorted(set(own[0]) & set(own[1]))
     if not shared:
         return None
-    found = [rows.arrays(evidence.stores[r.cell.id], r, ["clean"]) for r in (own[0][shared[0]], own[1][shared[0]])]
-    if any(f is None or f[1][0].ndim != 1 for f in found):
-        return None
-    first, second = (f[1][0].astype(float).tolist() for f in found if f is not None)
-    return first, second
+    said = []
+    for record in (own[0][shared[0]], own[1][shared[0]]):
+        store = evidence.stores[record.cell.id]
+        found = rows.arrays(store, record, ["clean"]) if isinstance(store, Store) else None
+        if found is None or found[1][0].ndim != 1:
+            return None
+        said.append(found[1][0].astype(float).tolist())
+    return said[0], said[1]

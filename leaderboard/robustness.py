@@ -331,7 +331,7 @@ class Baselines:
             means = {
                 label: float(np.mean([self._selection(r) for r in own.values()]))
                 for label, own in sorted(self.unimodal.items())
-                if all(r.cell.options["modality"] != without for r in own.values())
+                if all(r.cell.options.get("modality") != without for r in own.values())
             }
             self._choices[without] = max(means, key=lambda label: means[label]) if means else None
         return self._choices[without]

@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     """Run what is left of a plan and say what came of it."""
+    from leaderboard.convergence import training_warnings
     from leaderboard.not_applicable import remember
 
     remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
@@ -83,6 +84,8 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
             f"{len(plan.cells)} cells: {len(outcome.records) - failed} run, {len(plan.cells) - len(todo)} cached, "
             f"{failed} failed, {outcome.left} left, {outcome.seconds:.0f} s. Records: {store.folder}/"
         )
+        for warning in training_warnings(outcome.records):
+            print(warning, file=sys.stderr)
         if plan.faulty:
             print(f"{len(plan.faulty)} entries of the plan failed before there was a cell of them (see above)")
         if not arguments.quiet and len(plan.cells) > failed + outcome.left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_json, add_results
@@ -92,10 +92,29 @@ def _show(record: Record, console: Console) -> None:
         console.print(
             f"stage {escape(stage.name)}: {stage.epochs} epochs, {stage.steps} steps, best epoch "
             f"{'-' if stage.best_epoch is None else stage.best_epoch}, {stage.seconds:.1f} s"
+            f"{'' if stage.converged else ' [yellow](not converged: best in the last tenth of its epochs)[/yellow]'}"
         )
+    for line in _trials(record):
+        console.print(escape(line), highlight=False)
     for title, values in (("summary", record.summary), ("cost", record.cost)):
         if values:
             console.print(escape(f"{title}: {_numbers(values)}"))
+
+
+def _trials(record: Record, width: int = 30) -> Iterator[str]:
+    """The validation score of each trial as a bar, longer is better, and the values that were chosen."""
+    tuning, cell = record.cell.tuning, record.cell
+    if tuning is None:
+        return
+    known = [score for score in tuning.scores if score is not None]
+    worst, best = (min(known), max(known))[:: 1 if cell.higher_is_better else -1]
+    yield f"tuned by {len(tuning.scores)} trials on validation rows (0 is the default), {cell.metric}:"
+    for trial, score in enumerate(tuning.scores):
+        share = 1.0 if score is None or best == worst else (score - worst) / (best - worst)
+        bar = "failed" if score is None else f"{score:.4f} " + "#" * (1 + round(share * (width - 1)))
+        yield f"  {trial:>2} {bar}{' <- chosen' if trial == tuning.trial else ''}"
+    recipe = ", ".join(f"{key} {value}" for key, value in cell.recipe.items())
+    yield f"  chosen recipe: {recipe}"
 
 
 def _conditions(record: Record) -> Table:

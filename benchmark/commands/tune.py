@@ -20,6 +20,7 @@ NAME = "tune"
 HELP = "Choose each method's values by equally many trials on validation rows; `run --tuned` then runs the choice."
 EXAMPLE = """examples:
   polymodal tune core --trials 8
+  polymodal tune core --trials 8 --dry-run           how many trials there are and what they cost, without one
   polymodal tune --methods gated,concat --datasets digit_halves --trials 8 --workers 2
   polymodal run core --tuned results/tuned.toml --seeds 5
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_execution(parser)
     parser.add_argument("--trials", type=at_least(1), default=8, metavar="T", help="of every method (default: 8)")
     parser.add_argument("--budget-seeds", type=at_least(1), default=1, metavar="N", help="seeds per trial (default: 1)")
+    parser.add_argument("--dry-run", action="store_true", help="say how many trials and minutes it takes, and stop")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_execution(arguments)
     store = Store(Path(arguments.results) / "trials")
-    store.prepare()
     return carry_out(plan_of(arguments), store, arguments)
 
 
@@ -55,8 +56,12 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     trials = plan_trials(plan, arguments.trials, arguments.budget_seeds)
     cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
     known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
-    if not arguments.quiet and not arguments.json:
-        print(_announcement(trials, known, len(cells)), file=sys.stderr)
+    if arguments.dry_run or not (arguments.quiet or arguments.json):
+        timed = [*known.values(), *_runs(Path(arguments.results))] if arguments.dry_run else list(known.values())
+        print(_announcement(trials, known, timed), file=sys.stdout if arguments.dry_run else sys.stderr)
+    if arguments.dry_run:
+        return 0
+    store.prepare()
     outcome = execute([cell for cell in cells.values() if cell.id not in known], store, arguments)
     if outcome.left:
         return exit_code(outcome) or 1
@@ -70,16 +75,27 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     return exit_code(outcome) or int(bool(plan.faulty))
 
 
-def _announcement(trials: Sequence[Trials], known: dict[str, Record], cells: int) -> str:
+def _runs(folder: Path) -> list[Record]:
+    """The cells that have been run, whose seconds say what a trial takes."""
+    from leaderboard.store import Store
+
+    return [record for path in folder.glob("*.json") if (record := Store(folder).done(path.stem)) is not None]
+
+
+def _announcement(trials: Sequence[Trials], known: dict[str, Record], timed: Sequence[Record]) -> str:
     """What it costs, before it starts; an estimate only from cells of the same dataset."""
     seconds: dict[str, list[float]] = {}
-    for record in known.values():
-        spent = record.cost.get("train_seconds", 0.0) + record.cost.get("sweep_seconds", 0.0)
-        seconds.setdefault(record.cell.dataset, []).append(spent)
-    todo = [cell for one in trials for tried in one.cells for cell in tried if cell.id not in known]
+    for record in timed:
+        own = record.cost.get("train_seconds", 0.0) + record.cost.get("sweep_seconds", 0.0) / len(record.conditions)
+        seconds.setdefault(record.cell.dataset, []).append(own)
+    cells = {cell.id: cell for one in trials for tried in one.cells for cell in tried}
+    todo = [cell for cell in cells.values() if cell.id not in known]
+    unknown = sorted({cell.dataset for cell in todo} - set(seconds))
     guess = sum(sum(own) / len(own) for cell in todo if (own := seconds.get(cell.dataset)))
-    about = f", about {guess / 60:.1f} minutes of one worker" if todo and guess else ""
-    return f"{len(trials)} entries, {cells} trials, {len(known)} of them done already{about}"
+    about = f", about {guess / 60:.1f} minutes of one worker" if guess else ""
+    without = f" (without {', '.join(unknown)}: never run here)" if unknown and guess else ""
+    done = len(cells) - len(todo)
+    return f"{len(trials)} entries, {len(cells)} trials, {done} of them done already{about}{without}"
 
 
 def _show(tuned: Tuned) -> None:

@@ -43,6 +43,11 @@ def check_present(case: Case) -> str:
                 bool((weights[~present] == 0).all()),
                 f"`weights` must be 0 where `present` is False: mask with -inf before a softmax{where(method.weights)}",
             )
+    if not has_weights and _is_diluted(method, batch.present):
+        raise Doubtful(
+            "`fuse` averages over modalities, and absent ones, which are zeros, have their share of the average: equal "
+            f"encodings do not give the same when one is absent. Mask it{where(method.fuse)}"
+        )
     if is_blind and (taken := shares.over(count)):
         raise Doubtful(
             f"`fuse` takes {taken} over modalities and never looks at `present`: absent ones, which are "
@@ -57,6 +62,20 @@ def check_present(case: Case) -> str:
         return ""
     stations = " and ".join(f"`{name}`" for name in sorted(reads))
     return f"relies on zeros: what is absent reaches {stations} as 0, which must be neutral there, as it is in a sum"
+
+
+def _is_diluted(method: Method, everyone: Tensor) -> bool:
+    """Whether the average of equal encodings is that encoding, but not when the first modality is absent."""
+    width = method.encoding_width
+    same = torch.linspace(-1, 2, len(everyone) * width).view(len(everyone), 1, width)
+    present = everyone.clone()
+    present[:, 0] = False
+    z = same.expand(-1, everyone.shape[1], -1)
+    with torch.no_grad():
+        whole, part = method.fuse(z, everyone), method.fuse(z * present.unsqueeze(-1), present)
+    is_average = whole.shape == same[:, 0].shape and torch.allclose(whole, same[:, 0], atol=1e-4)
+    # Who reads but the first modality has nothing left, and that is right.
+    return is_average and bool(part.any()) and not torch.allclose(part, same[:, 0], atol=1e-4)
 
 
 def _reading(method: Method, batch: Batch, present: Tensor, z: Tensor, fused: Tensor) -> set[str]:

@@ -64,6 +64,6 @@ def _corruptions(raw: Task, cells: list[Cell]) -> dict[str, tuple[tuple[str, int
     met: dict[str, dict[tuple[str, int], None]] = {m.name: {} for m in raw.modalities}
     for condition in (c for cell in cells for c in cell.conditions if c.kind in ("single", "joint")):
         for m in raw.modalities:
-            if (corruption := befalling(condition, m)) is not None:
+            if (corruption := befalling(condition, m, raw.name)) is not None:
                 met[m.name][corruption, condition.severity] = None
     return {name: tuple(pairs) for name, pairs in met.items()}

@@ -32,7 +32,7 @@ from benchmark.executors.pool import (
     run_and_report,
 )
 from leaderboard.record import Cell, Record
-from leaderboard.store import Store
+from leaderboard.store import Locked, Store
 
 __all__ = ["Settings", "Stop", "WorkerDied", "default_workers", "execute"]
 
@@ -101,7 +101,12 @@ def _in_process(cells: Sequence[Cell], settings: Settings, stop: Stop) -> Iterat
             if message.kind == "finished":
                 yield Record.from_json(message.text)
                 continue
-            record = record_failure(cell, store, NotStored(message.text))
+            try:
+                record = record_failure(cell, store, NotStored(message.text))
+            except Locked as other:
+                others.keep(cell, str(other))
+                waiting.append(cell)
+                continue
             if isinstance(record, Exception):
                 raise record
             yield record

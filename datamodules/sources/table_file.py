@@ -125,9 +125,11 @@ def _content(path: Path) -> bytes:
 
 
 def _read(path: Path, file: IO[bytes]) -> bytes:
-    content = file.read(LARGEST + 1)
-    _check_size(path, len(content))
-    return content
+    parts: list[bytes] = []  # asked for at once, Python would make room for the largest table there may be
+    while part := file.read(2**20):
+        parts.append(part)
+        _check_size(path, len(parts) * 2**20 - 2**20 + len(part))
+    return b"".join(parts)
 
 
 def _check_size(path: Path, size: int) -> None:

@@ -57,15 +57,22 @@ def _at_most(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def evaluate_trees(x: Tensor, trees: Trees) -> Tensor:
     """`[B, T]`: what each tree answers to rows `[B, F]`, in which NaN is missing."""
-    feature, left, right = (part.long() for part in (trees.feature, trees.left, trees.right))
-    count, nodes = feature.shape
-    first = torch.arange(count, device=x.device) * nodes
-    at = first.expand(len(x), count)
+    (count, nodes), rows = trees.feature.shape, len(x)
+    # One long vector of all nodes: `index_select` is several times as fast as indexing by a matrix.
+    feature, threshold, missing_left, value = (
+        part.flatten() for part in (trees.feature, trees.threshold, trees.missing_left, trees.value)
+    )
+    first = torch.arange(count, device=x.device).unsqueeze(1) * nodes
+    children = torch.stack([first + trees.right, first + trees.left], dim=-1).flatten()
+    at = first.expand(count, rows).flatten()
+    columns = x.flatten()
+    start = (torch.arange(rows, device=x.device) * x.shape[1]).expand(count, rows).flatten()
     for _ in range(nodes // 2):  # no path is longer
-        seen = x.gather(1, feature.flatten()[at])
-        goes_left = torch.where(seen.isnan(), trees.missing_left.flatten()[at], seen <= trees.threshold.flatten()[at])
-        following = first + torch.where(goes_left, left.flatten()[at], right.flatten()[at])
+        seen = columns.index_select(0, start + feature.index_select(0, at))
+        goes_left = seen <= threshold.index_select(0, at)
+        goes_left |= seen.isnan() & missing_left.index_select(0, at)
+        following = children.index_select(0, 2 * at + goes_left)
         if x.device.type == "cpu" and torch.equal(following, at):  # all are at their leaves
             break
         at = following
-    return trees.value.flatten()[at]
+    return value.index_select(0, at).view(count, rows).T

@@ -99,7 +99,16 @@ class IgnoresPresent(Mean):
     """Weighs by a softmax that does not know what is absent, and does not say so by `weights`."""
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:  # IGNORES_PRESENT
-        return (z.mean(dim=-1, keepdim=True).softmax(dim=1) * z).sum(dim=1)
+        return torch.tanh((z.mean(dim=-1, keepdim=True).softmax(dim=1) * z).sum(dim=1))
+
+
+@register("weighs_by_hand")
+class WeighsByHand(Mean):
+    """The same without a softmax to be seen."""
+
+    def fuse(self, z: Tensor, present: Tensor) -> Tensor:  # WEIGHS_BY_HAND
+        weights = z.mean(dim=-1, keepdim=True).exp()
+        return (weights * z).sum(dim=1) / weights.sum(dim=1)
 
 
 @register("takes_the_best")
@@ -107,7 +116,7 @@ class TakesTheBest(Mean):
     """Takes a maximum in which the zeros of what is absent may win."""
 
     def fuse(self, z: Tensor, present: Tensor) -> Tensor:  # TAKES_THE_BEST
-        return z.amax(dim=1)
+        return z.amax(dim=1).square()
 
 
 @register("weighs_and_reads")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.arguments import add_execution
+from benchmark.arguments import add_execution, plan_of
 from benchmark.cli import main, parser
 from benchmark.commands import try_method
 from leaderboard.merge import gather
@@ -61,7 +61,7 @@ def test_list_tells_all_about_one_thing(capsys: pytest.CaptureFixture[str]) -> N
     assert "default 8  (tuned over 2, 4, 8, 16, 32)" in shown and "one of 'auto', 'unit', 'ones'" in shown
     assert main(["list", "datasets", "csv_views", "--json"]) == 0
     options = {option["name"]: option for option in json.loads(capsys.readouterr().out)["options"]}
-    assert options["gaps"]["is"].startswith("one of 'error', 'absent'") and options["target"]["default"] == "'target'"
+    assert "'absent'" in options["gaps"]["is"] and options["target"]["default"] == "'target'"
     assert main(["list", "methods", "lowrank"]) == 2
     assert "Did you mean 'low_rank'?" in capsys.readouterr().err
     assert main(["list", "matrices"]) == 0
@@ -124,6 +124,20 @@ def test_try_refuses_what_breaks_the_contract(tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "FAIL: shapes vectors: `fuse` must return [B, 8], got [6, 16]; wide.py:9" in shown and "Not run" in shown
     assert not (tmp_path / "results").exists()
+
+
+def test_published_results_are_what_a_method_is_placed_among(results: Path, tmp_path: Path) -> None:
+    """As where the package has them: none of the others is run."""
+    export = tmp_path / "published.parquet"
+    assert main(["export", str(results), "--output", str(export)]) == 0
+    assert main(["new", "method", "my_fusion", "--folder", str(tmp_path)]) == 0
+    small, plugin = results.parent / "small.toml", tmp_path / "my_fusion.py"
+    own = [str(small), "--methods", "my_fusion", "--plugin", str(plugin), "--results", str(tmp_path / "own")]
+    assert main(["run", *own, "--workers", "0", "--quiet", "--no-checkpoints"]) == 0
+    plan = plan_of(parser().parse_args(["plan", *own]))
+    scores, clean, *_ = try_method._sentences(plan, ["my_fusion"], str(tmp_path / "own"), [export])[1:]
+    assert "interactions_xor: accuracy" in scores and "; concat 0." in scores
+    assert "on 1 of 1 datasets" in clean and "of the 3 methods with results here" in clean
 
 
 @pytest.mark.slow

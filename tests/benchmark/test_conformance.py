@@ -46,6 +46,7 @@ def test_a_cause_is_said_once_in_words_with_its_place(name: str, check_name: str
     ("name", "said"),
     [
         ("ignores_present", "`fuse` takes `softmax` over modalities and never looks at `present`"),
+        ("weighs_by_hand", "`fuse` averages over modalities, and absent ones, which are zeros, have their share"),
         ("takes_the_best", "`fuse` takes `amax` over modalities and never looks at `present`"),
         ("weighs_and_reads", "`weights` gives absent modalities none, but `fuse` reads their encodings"),
     ],

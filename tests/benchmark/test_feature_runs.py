@@ -19,6 +19,7 @@ from benchmark.cli import main
 from benchmark.evaluate import sweep
 from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.local import Settings, execute
+from benchmark.fills import choose_filling
 from benchmark.matrix import parse
 from benchmark.options import UsageError
 from benchmark.plan import Plan, make_plan
@@ -130,7 +131,7 @@ class Uncached(DataModule):
         x = self.features.base.splits[split].inputs[modality][batch.row]
         key = corruption_key(raw.name, raw.version, split, modality, corruption)
         kind = raw.modalities[raw.names.index(modality)]
-        noisy = corrupt(x, batch.row, name=corruption, severity=severity, key=key, modality=kind)
+        noisy = corrupt(x, batch.row, name=corruption, severity=severity, key=key, modality=kind, dataset=raw.name)
         return self.seen(modality, noisy)
 
 
@@ -158,7 +159,10 @@ def test_cached_features_give_the_predictions_of_uncached_ones_and_are_computed_
     store = Store(tmp_path / "results")
     method, features = load_method(record, store)
     assert isinstance(features, Features)
-    swept = sweep(method, Uncached(features), plan_of(HALVES, conditions=conditions).cells[0].conditions)
+    planned_conditions = record.cell.conditions
+    filling = choose_filling(method, features, planned_conditions, torch.device("cpu"))
+    assert filling is not None and filling.chosen == record.fill
+    swept = sweep(method, Uncached(features), planned_conditions, filling=filling)
     kept = store.predictions(record.cell.id)
     for name, values in swept.predictions.items():
         if name.startswith("pred:"):

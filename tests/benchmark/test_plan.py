@@ -1,5 +1,7 @@
 """Cell ids: everything that decides a number is in them, and nothing else."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,3 +75,22 @@ def test_the_order_of_a_matrix_does_not_change_its_cells(names: list[str], seeds
     again = make_plan(parse({**SMALL, "methods": sorted(names), "seeds": seeds}, "f"))
     assert {c.id for c in plan.cells} == {c.id for c in again.cells}
     assert len(plan.cells) == 3 * seeds
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs", "said"),
+    [
+        (100, 10, ["batches of 4 instead of 128", "at most 150 steps"]),
+        (100, 30, ["batches of 4 instead of 128"]),
+        (4000, 30, []),
+    ],
+)
+def test_a_small_table_is_told_what_its_batches_and_steps_will_be(
+    tmp_path: Path, rows: int, epochs: int, said: list[str]
+) -> None:
+    table = "\n".join(f"{i % 7},{i % 5},{i % 2}" for i in range(rows))
+    (tmp_path / "table.csv").write_text(f"a,b,target\n{table}\n")
+    dataset = {"name": "csv_views", "file": str(tmp_path / "table.csv"), "modalities": {"a": ["a"], "b": ["b"]}}
+    wanted = {"methods": ["concat"], "datasets": [dataset], "recipe": {"epochs": epochs}, "baselines": False}
+    notes = make_plan(parse(wanted, "test")).notes
+    assert len(notes) == len(said) and all(part in note for part, note in zip(said, notes, strict=True)), notes

@@ -1,6 +1,12 @@
 """Tuning: equal trials, chosen on validation rows alone, the same file however it comes about."""
 
 import importlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +14,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import tomli_w
+import torch
 
+from benchmark.conformance.probe import PROBES, Probe
 from benchmark.errors import UsageError
 from benchmark.matrix import parse
 from benchmark.plan import Plan, make_plan
@@ -16,8 +25,22 @@ from benchmark.runner import run_cell
 from datamodules.base import DataModule
 from leaderboard.record import Record
 from leaderboard.store import Store
+from methods import Recipe
+from methods.low_rank import LowRank
 from methods.registry import methods
+from tests.benchmark.conftest import ENVIRONMENT
 from tests.records import make_record, measured
+
+# The others declare a space. These spend their trials on the shared part, for the reason given here.
+WITHOUT_A_SPACE = {
+    "additive": "nothing but the recipe decides its score",
+    "augmented": "what it corrupts is that of its twin, emma",
+    "concat_matched": "its width is what it is for",
+    "linear": "its one strength is chosen in every fit",
+    "modality_dropout": "what it drops is that of its twin, emma",
+    "unimodal": "nothing but the recipe decides its score",
+    "zero_shot": "nothing is trained",
+}
 
 tune = importlib.import_module("benchmark.tune")  # the package's own `tune` is the function for notebooks
 MATRIX: dict[str, Any] = {
@@ -52,16 +75,60 @@ def test_more_trials_go_on_where_fewer_ended(plan: Plan) -> None:
     assert tune.points("a", 5) != tune.points("b", 5)
 
 
+def test_every_method_has_a_space_or_a_reason() -> None:
+    without = {name for name in methods.names() if methods.get(name).__module__.startswith("methods.")}
+    assert {name for name in without if not methods.get(name).search} == set(WITHOUT_A_SPACE)
+
+
 @pytest.mark.parametrize("name", methods.names())
-def test_every_point_of_a_space_is_legal(name: str) -> None:
-    from datamodules.options import convert, hints, parameters
+def test_every_corner_of_a_space_builds(name: str) -> None:
+    from benchmark.options import resolve
 
     cls = methods.get(name)
     assert len(cls.search) <= tune.OWN
-    for option, space in cls.search.items():
-        assert option in parameters(cls)
-        for u in (0.0, 0.31, 0.5, 0.77, 0.999):
-            convert(option, hints(cls)[option], space.at(u))
+    task = next(task for shape in PROBES if cls.applies_to(task := Probe(shape=shape).task, {}) is None)
+    for corner in itertools.product((0.0, 0.31, 0.5, 0.77, 0.999999), repeat=len(cls.search)):
+        tried = {option: space.at(u) for (option, space), u in zip(cls.search.items(), corner, strict=True)}
+        with torch.device("meta"):
+            cls(task, Recipe(width=32), **resolve(name, cls, tried, "search"))
+
+
+def test_an_option_outside_of_the_space_changes_no_choice(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wider(LowRank):
+        def __init__(self, task: Any, recipe: Recipe, *, before: bool = True, rank: int = 8, after: int = 3) -> None:
+            super().__init__(task, recipe, rank=rank)
+
+    def choice() -> Any:
+        trials = tune.plan_trials(make_plan(parse(MATRIX, "test")), 4, 1)
+        return tune.choose(trials, scored(trials, float), 4, 1).choice
+
+    before, get = choice(), methods.get
+    monkeypatch.setattr(methods, "get", lambda name: Wider if name == "low_rank" else get(name))
+    assert "after" in make_plan(parse(MATRIX, "test")).cells[-1].options
+    assert choice() == before
+
+
+@pytest.mark.slow
+def test_the_choice_is_the_same_with_two_workers_and_after_kills(tmp_path: Path) -> None:
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text(tomli_w.dumps(MATRIX))
+
+    def start(results: str, workers: int) -> subprocess.Popen[bytes]:
+        options = ["--trials", "4", "--results", results, "--workers", str(workers), "--quiet", "--no-checkpoints"]
+        command = [sys.executable, "-m", "benchmark.cli", "tune", str(matrix), *options]
+        return subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, start_new_session=True)
+
+    for done in (1, 3, 6):
+        process = start("killed", 1)
+        while process.poll() is None and len(list((tmp_path / "killed" / "trials").glob("*.json"))) < done:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "killed" / "tuned.toml").exists(), "the kills came too late to prove anything"
+    for results, workers in (("killed", 1), ("one", 0), ("two", 2)):
+        assert start(results, workers).wait() == 0
+    chosen = {(tmp_path / results / "tuned.toml").read_bytes() for results in ("killed", "one", "two")}
+    assert len(chosen) == 1 and b"[[choice]]" in chosen.pop()
 
 
 def test_a_trial_reads_no_test_row(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

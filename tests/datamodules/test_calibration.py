@@ -1,5 +1,6 @@
 """Severities of a dataset: what its file says is what its rows meet, and decides the cell's identity."""
 
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 import torch
 
 from benchmark.conditions import notes, resolve, versions
+from benchmark.conformance.probe import Probe
 from benchmark.studies import severities as study
 from datamodules import datasets
 from datamodules.corruptions import applicable, calibration, catalogue, corrupt, joint, levels, severities
 from datamodules.spec import Modality, Task
+from methods import Recipe
 
 IMAGE = Modality("a", "image", (1, 8, 8))
 VECTOR = Modality("b", "vector", (6,))
@@ -85,6 +88,13 @@ def test_with_nothing_left_the_joint_condition_spares_the_modality(mine: Path) -
     mine.write_text(FILE.partition("[a.left_out]")[0] + "[a.left_out]\n" + gone)
     calibration.tables.cache_clear()
     assert joint(IMAGE, "mine") is None
+    assert any(c.kind == "joint" for c in resolve("standard", TASK))
+    alone = Task("mine", "1", (IMAGE, Modality("c", "vector", (6,))), "multiclass", 3)
+    vector = "\n".join(f'{name} = "no"' for name in catalogue("vector")[:-1])
+    head = '\n[c]\nkind = "vector"\nshape = [6]\n[c.left_out]\n'
+    mine.write_text(mine.read_text() + head + vector)
+    calibration.tables.cache_clear()
+    assert {c.kind for c in resolve("standard", alone)} == {"clean", "missing", "misaligned"}
 
 
 @pytest.mark.parametrize("dataset", sorted(p.stem for p in calibration.FOLDER.glob("*.toml")))
@@ -121,6 +131,12 @@ def test_severities_leave_even_shares_and_what_cannot_is_left_out() -> None:
     assert not cliff.severities and "falls off a cliff" in cliff.why
     falling = study.find(Curve(lambda p: p), "contrast", 0.98, 0.05, True)  # type: ignore[arg-type]
     assert falling.severities == pytest.approx((0.9, 0.8, 0.7, 0.6, 0.5), abs=0.02)
-    weak = Curve(lambda p: 1 - p)
-    weak.clean = 0.05
-    assert "can lose 0.05 of its score" in study.find(weak, "contrast", 0.9, 0.05, True).why  # type: ignore[arg-type]
+
+
+def test_a_reference_that_learnt_nothing_calibrates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "build_dataset", lambda name, options: Probe())
+    monkeypatch.setattr(study, "RECIPE", Recipe(width=8, epochs=1, batch_size=64, lr=1e-9))
+    monkeypatch.setattr(study, "CHANCE", 2.0)
+    lines = list(study.calibrate("probe", 1))
+    assert not tomllib.loads("\n".join(lines))
+    assert sum("is not calibrated: concat can lose" in line for line in lines) == 2

@@ -73,7 +73,7 @@ def answered(surface: Callable[[], Any]) -> Any:
         except DECENT as error:
             message = error
     text = printable(message.args[0] if isinstance(message, KeyError) and message.args else message)
-    assert text.strip(), f"{type(message).__name__} without a word"
+    assert " " in text.strip(), f"{type(message).__name__}: {text!r} is no sentence"
     text.encode()  # what cannot be encoded cannot be printed
     return None
 

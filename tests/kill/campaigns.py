@@ -1,0 +1,272 @@
+"""Kills at scale: commands that are killed at random moments and started again end as if nobody had.
+
+A parent imports everything once and forks the runners, which fork their workers: a kill costs a fraction of a second
+instead of the ten that importing torch twice takes. Everything else is the real thing: the command line, its workers,
+the store, its locks.
+
+Run by `make kill N=1000`; `tests/kill/test_kills.py` does a few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import benchmark.runner  # noqa: F401 - what runners and workers need, imported once
+from benchmark.cli import main as polymodal
+from benchmark.executors import foreground, local  # noqa: F401
+from benchmark.matrix import read
+from benchmark.plan import make_plan
+from leaderboard import store as store_
+from leaderboard.store import Store
+from tests.benchmark.conftest import numbers
+
+MATRIX = """seeds = 6
+conditions = ["missing"]
+methods = ["concat", "cca"]
+baselines = false
+datasets = [{ name = "interactions_xor", rows = 100 }]
+[recipe]
+width = 4
+epochs = 2
+batch_size = 50
+"""
+_SHARE = ("--workers", "2", "--quiet", "--no-checkpoints")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "run": ("run", "matrix.toml", *_SHARE),
+    "tune": ("tune", "matrix.toml", "--trials", "4", *_SHARE),
+}
+_STUCK = 120.0  # seconds after which a run that was not killed is taken for hung
+
+
+class Broken(AssertionError):
+    """What a kill must not do."""
+
+
+@dataclass
+class Tally:
+    """What was done: kills by kind, campaigns by command."""
+
+    kills: Counter[str]
+    campaigns: Counter[str]
+
+    def __str__(self) -> str:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = usage.ru_utime + usage.ru_stime
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(self.kills.items()))
+        runs = ", ".join(f"{number} of {name}" for name, number in sorted(self.campaigns.items()))
+        total = max(self.kills.total(), 1)
+        return f"{self.kills.total()} kills ({kinds}) in {runs}; {cpu:.0f} s of CPU, {cpu / total:.2f} a kill"
+
+
+@contextlib.contextmanager
+def forked_workers() -> Iterator[None]:
+    """Workers are forked from a runner that has imported everything."""
+    original = multiprocessing.get_context
+    multiprocessing.get_context = lambda method=None: original("fork")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        multiprocessing.get_context = original
+
+
+def start(command: tuple[str, ...], folder: Path, dies: Callable[[], None] = lambda: None) -> int:
+    """Fork a runner in a process group of its own; its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        quiet = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        dies()
+        code = polymodal(list(command))
+    finally:
+        os._exit(code)
+
+
+def alive(group: int) -> list[int]:
+    """The living processes of a runner's group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                state, _, of = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:3]
+                if int(of) == group and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def in_the_middle_of_a_write(moments: random.Random) -> Callable[[], None]:
+    """Makes the process that does the n-th write die when a part of it is on disk, or between two of its steps."""
+    number, share = moments.randrange(1, 8), moments.random()
+    step = moments.choice(("fsync", "replace"))
+
+    def arm() -> None:
+        counts: Counter[int] = Counter()
+        sync, replace = os.fsync, os.replace
+
+        def dying_sync(handle: int) -> None:
+            counts[0] += 1
+            if step == "fsync" and counts[0] == number:
+                os.ftruncate(handle, int(os.fstat(handle).st_size * share))
+                os.kill(os.getpid(), signal.SIGKILL)
+            sync(handle)
+
+        def dying_replace(source: str, target: Path) -> None:
+            counts[1] += 1
+            if step == "replace" and counts[1] == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(source, target)
+
+        store_.os.fsync, store_.os.replace = dying_sync, dying_replace  # pyright: ignore[reportAttributeAccessIssue]
+
+    return arm
+
+
+def killed(command: tuple[str, ...], folder: Path, length: float, moments: random.Random) -> str | None:
+    """Run the command and kill some of it at some moment; who was killed, or None if it had ended before."""
+    kind = moments.choice(("runner", "worker", "all workers", "everyone", "mid-write"))
+    dies = in_the_middle_of_a_write(moments) if kind == "mid-write" else lambda: None
+    runner, moment = start(command, folder, dies), time.monotonic() + moments.uniform(0, length)
+    while kind != "mid-write" and time.monotonic() < moment:
+        if _ended(runner):
+            return None
+        time.sleep(0.002)
+    workers = [pid for pid in alive(runner) if pid != runner]
+    targets = {
+        "runner": [runner],
+        "worker": workers[:1],
+        "all workers": workers,
+        "everyone": [*workers, runner],
+        "mid-write": [],
+    }[kind]
+    for pid in targets:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait(runner)
+    deadline = time.monotonic() + 30
+    while left := alive(runner):
+        if time.monotonic() > deadline:
+            raise Broken(f"{len(left)} workers outlive their runner ({kind})")
+        time.sleep(0.01)
+    return kind if targets or kind == "mid-write" else None
+
+
+_codes: dict[int, int] = {}
+
+
+def _ended(pid: int) -> bool:
+    if pid not in _codes:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            _codes[pid] = os.waitstatus_to_exitcode(status)
+    return pid in _codes
+
+
+def _wait(pid: int) -> int:
+    deadline = time.monotonic() + _STUCK
+    while not _ended(pid):
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+            raise Broken(f"a run hangs for {_STUCK:g} s")
+        time.sleep(0.005)
+    return _codes.pop(pid)
+
+
+def outcome(folder: Path) -> dict[str, object]:
+    """Everything that is a result: records without their times, every prediction, the choices of `tune`."""
+    found: dict[str, object] = {}
+    for place in ("results", "results/trials"):
+        if (folder / place).is_dir():
+            found |= numbers(folder / place)
+            invalid = [v for v in Store(folder / place).verify() if v.status != "ok"]
+            strays = [path.name for path in (folder / place).glob(".*.tmp")]
+            if invalid or strays:
+                raise Broken(f"invalid: {invalid[:3]}; half files: {strays[:3]}")
+    choices = folder / "results" / "tuned.toml"
+    return {**found, "tuned.toml": choices.read_text() if choices.is_file() else ""}
+
+
+def undisturbed(name: str, parent: Path) -> tuple[dict[str, object], float]:
+    """What the command gives when nobody kills it, and how long it takes."""
+    folder = _fresh(parent, f"{name}-undisturbed")
+    started = time.monotonic()
+    if _wait(start(COMMANDS[name], folder)) != 0:
+        raise Broken((folder / "log.txt").read_text()[-2000:])
+    return outcome(folder), time.monotonic() - started
+
+
+def _fresh(parent: Path, name: str) -> Path:
+    folder = parent / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "matrix.toml").write_text(MATRIX)
+    return folder
+
+
+def campaign(kills: int, seed: int, say: Callable[[str], object] = print) -> Tally:
+    """Kill until there were so many kills; after every eight or so, let the command end and compare.
+
+    Raises:
+        Broken: If a record was lost or differs, a file is invalid, a half file stays, or a process outlives its runner.
+    """
+    moments, tally = random.Random(seed), Tally(Counter(), Counter())
+    with tempfile.TemporaryDirectory() as name, forked_workers():
+        parent = Path(name)
+        (parent / "matrix.toml").write_text(MATRIX)
+        make_plan(read(str(parent / "matrix.toml")))  # what planning looks up once is looked up before the forks
+        expected = {command: undisturbed(command, parent) for command in COMMANDS}
+        while tally.kills.total() < kills:
+            command = moments.choice(sorted(COMMANDS))
+            (wanted, length), folder = expected[command], _fresh(parent, f"{command}-disturbed")
+            for _ in range(8):
+                kind = killed(COMMANDS[command], folder, length, moments)
+                if kind is None:
+                    break
+                tally.kills[kind] += 1
+            _finish(COMMANDS[command], folder)
+            if outcome(folder) != wanted:
+                kept = shutil.copytree(folder, tempfile.mkdtemp(), dirs_exist_ok=True)
+                raise Broken(f"{command} differs from the undisturbed run (seed {seed}): see {kept}")
+            tally.campaigns[command] += 1
+            shutil.rmtree(folder)
+            if tally.campaigns.total() % 10 == 0:
+                say(str(tally))
+    return tally
+
+
+def _finish(command: tuple[str, ...], folder: Path) -> None:
+    """Let the command end; a cell that a dead worker left as failed runs again the next time."""
+    for _ in range(3):
+        if _wait(start(command, folder)) == 0:
+            return
+    raise Broken((folder / "log.txt").read_text()[-2000:])
+
+
+def main() -> int:
+    kills, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
+    started = time.monotonic()
+    print(f"seed {seed}", flush=True)
+    tally = campaign(kills, seed, lambda text: print(text, flush=True))
+    print(f"{tally}; {time.monotonic() - started:.0f} s. Every record equals the undisturbed run's.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
