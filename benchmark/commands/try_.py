@@ -137,5 +137,6 @@ def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
     cell = plan.cells[0]
     evidence = gather([results], [f"{cell.dataset}@{cell.dataset_version}"])
     print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
-    print(f"Next: polymodal leaderboard --results {results}; polymodal predict CELL NEW_ROWS --results {results}")
+    use = f"; polymodal predict CELL NEW_ROWS --results {results}" if cell.dataset.startswith("csv_views") else ""
+    print(f"Next: polymodal leaderboard --results {results}{use}")
     return exit_code(outcome)
