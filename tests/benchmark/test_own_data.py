@@ -79,6 +79,7 @@ def test_try_guesses_the_task_and_the_source_of_rows(here: Path) -> None:
     frame.to_csv("raw.csv", index=False)
     by_days = guess_table(Path("raw.csv"), "days", None)
     assert by_days.options["task"] == "regression" and by_days.options["group"] == "patient_id"
+    assert {"blood_crp", "life_bmi"} <= {c for own in by_days.options["modalities"].values() for c in own}
     assert any("regression, because 'days' has" in sentence for sentence in by_days.said)
     assert guess_table(Path("raw.csv"), "grade", None).options["task"] == "multiclass"
     given = guess_table(Path("raw.csv"), "grade", {"a": ["blood_hb"], "b": ["life_bmi"]})
