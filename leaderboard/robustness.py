@@ -228,7 +228,7 @@ def uncertainty(record: Record) -> dict[str, float | None]:
 
 def calibration(record: Record) -> dict[str, float]:
     """NLL, Brier score and ECE: clean under their own names; `<name>_corrupted` is the mean over single corruptions."""
-    found = {k: v for k, v in record.conditions[0].calibration.items() if v is not None}
+    found = dict(record.conditions[0].calibration)
     corrupted = [c.calibration for c in record.conditions if c.kind == "single"]
     for name in found.copy():
         values = [c.get(name) for c in corrupted]

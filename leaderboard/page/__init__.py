@@ -54,7 +54,7 @@ def page(boards: Sequence[Board], about: Mapping[str, str] | None = None, title:
     }
     text = _asset("glue/page.html")
     # One pass over the template alone: a name that looks like a placeholder stays a name.
-    pieces = []
+    pieces: list[str] = []
     while text:
         at, key = min(((i, k) for k in replacements if (i := text.find(k)) >= 0), default=(len(text), ""))
         pieces += [text[:at], replacements.get(key, "")]
