@@ -1,4 +1,4 @@
-"""Boards for programs: CSV and JSON."""
+"""Boards for programs: CSV and JSON. For people: `renderings`; with the records, to be read again: `export`."""
 
 from __future__ import annotations
 
