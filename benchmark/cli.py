@@ -21,6 +21,7 @@ start.quick()
 
 _ORDER = ("try", "run", "plan", "list", "leaderboard", "compare", "why", "show")
 _ORDER += ("check", "new", "tune", "validate", "doctor")
+_ROOM = " (there is too little address space: `ulimit -v unlimited`, or a smaller cell)"
 _EPILOG = """examples:
   polymodal run                                   the default matrix, then
   polymodal leaderboard                           what wins, by how much, how it breaks
@@ -81,11 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, KeyError, OSError, ImportError) as error:
         # What the user can mend is one message; anything else is a bug and keeps its traceback.
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"polymodal {arguments.command}: {printable(message)}", file=sys.stderr)
+        room = _ROOM if "failed to map segment" in str(error) else ""  # which is all that the loader says of a library
+        print(f"polymodal {arguments.command}: {printable(message)}{room}", file=sys.stderr)
         return 2
     except MemoryError:
-        print(f"polymodal {arguments.command}: not enough memory, or too little address space (`ulimit -v`)",
-              file=sys.stderr)  # fmt: skip
+        print(f"polymodal {arguments.command}: not enough memory{_ROOM}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

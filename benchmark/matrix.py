@@ -169,8 +169,13 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
         raise UsageError(f"--set takes NAME.KEY=VALUE, got {setting!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
         value = text.strip()  # a bare word is a string
+        if value[:1] in ("{", "["):
+            raise UsageError(
+                f'--set {setting}: not a TOML value ({error}): write lists as ["a", "b"] and tables as '
+                '{ name = ["a"] }, with quotes, in single quotes for the shell'
+            ) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--set {name}.{key}: {error}") from None
     where = f"--set {setting}"
@@ -183,11 +188,17 @@ def _set(matrix: Matrix, setting: str) -> Matrix:
         choices: tuple[Choice, ...] = getattr(matrix, kind)
         if any(c.name == name for c in choices):
             changed = [
-                replace(c, options={**c.options, key: value}, where=where) if c.name == name else c for c in choices
+                replace(c, options={**c.options, key: value}, where=_where(c, where)) if c.name == name else c
+                for c in choices
             ]
             return replace(matrix, **{kind: tuple(changed)})
     known = ("recipe", "trainer", *(c.name for c in (*matrix.methods, *matrix.datasets)))
     raise UsageError(f"{where}: nothing named {name!r} in this matrix. {did_you_mean(name, known)}")
+
+
+def _where(choice: Choice, setting: str) -> str:
+    """Which lines gave the options; of several `--set` none is singled out, as the error names the option."""
+    return f"{choice.name}, by --set" if "--set" in choice.where else setting
 
 
 def _pick(names: Sequence[str], registry: Registry, given: tuple[Choice, ...], where: str) -> tuple[Choice, ...]:

@@ -102,6 +102,7 @@ def make_plan(matrix: Matrix) -> Plan:
             continue
         for datamodule, dataset_options in _datasets(dataset, faults):
             shown = dataset.name + datamodule.suffix
+            notes += datamodule.notes  # what was done to the user's rows, and why they are scored as they are
             recipe = _recipe(matrix, dataset.name, trainer)
             shared = _shared(matrix, datamodule, recipe, trainer)
             notes += [f"{shown}: {note}" for note in _small(datamodule, recipe, trainer)]

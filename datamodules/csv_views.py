@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 import torch
@@ -199,6 +200,10 @@ class CsvViews(UserViews):
     def views(self) -> Mapping[str, View]:
         """Modality -> its columns, categories and moments, learnt of training rows."""
         return self._table.views
+
+    @property
+    def views_of(self) -> dict[str, Any]:
+        return msgspec.to_builtins(dict(self.views))
 
     def spell(self, modality: str, value: Tensor) -> str:
         return self.views[modality].spell(value.numpy())

@@ -185,6 +185,13 @@ class NpzViews(UserViews):
     def known_target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
         return self._target
 
+    @property
+    def views_of(self) -> dict[str, Any]:
+        return {
+            name: {"scale": torch.as_tensor(scale).tolist(), "shift": None if shift is None else shift.tolist()}
+            for name, (scale, shift) in self._moments.items()
+        }
+
     def new_rows(self, path: Path) -> NewRows:
         arrays, inputs, present = ArrayFile(path), {}, []
         for m in self.task.modalities:

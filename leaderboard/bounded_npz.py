@@ -47,7 +47,7 @@ def read(content: bytes, wanted: Callable[[str], bool] = lambda name: True) -> d
             return {name: _array(name, file.read(member)) for name, member in members.items()}
     except InvalidPredictions:
         raise
-    except (*_DAMAGE, ValueError, KeyError, IndexError, OverflowError) as error:
+    except (*_DAMAGE, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise InvalidPredictions(f"a damaged file: {error}") from None
 
 

@@ -25,6 +25,7 @@ from leaderboard.outcomes import GROUPS, Kept, Packed, key, pack, unpack
 from leaderboard.panels import Side
 from leaderboard.record import SCHEMA as RECORD
 from leaderboard.record import Cell, Condition, Failure, Fitted, InvalidRecord, Measured, Record
+from leaderboard.store import no_garbage
 from leaderboard.variance_prior import Prior
 
 FORMAT = 1
@@ -160,9 +161,10 @@ def read(path: str | Path) -> Export:
         raise InvalidExport(f"{path} has {size} bytes; no export has more than {_LARGEST}")
     content = path.read_bytes()
     try:
-        about, table = _opened(content)
-        records = tuple(_records(table))
-        kept = Kept(path, dict(_lines(table)))
+        with no_garbage():
+            about, table = _opened(content)
+            records = tuple(_records(table))
+            kept = Kept(path, dict(_lines(table)))
     except InvalidExport as error:
         raise InvalidExport(f"{path} {error}. Get it again, or make one with `polymodal export`") from None
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
@@ -288,7 +290,6 @@ def _records(table: pa.Table) -> Iterator[Record]:
         row = {name: values[i] for name, values in columns.items()}
         try:
             record = _record(row)
-            record.check()
         except (InvalidRecord, msgspec.ValidationError, msgspec.DecodeError) as error:
             raise InvalidExport(f"has a cell {id_} that is none: {error}") from None
         if record.cell.id != id_:
@@ -300,9 +301,9 @@ def _record(row: Mapping[str, Any]) -> Record:
     planned = _conditions(row["conditions"])
     cell = msgspec.structs.replace(_cell(row["cell"]), seed=row["seed"], conditions=planned)
     scores, measured = row["scores"], ()
-    if scores:
-        if len(scores) != len(planned):
-            raise InvalidExport(f"has {len(scores)} scores for {len(planned)} conditions of {row['id']}")
+    if row["status"] == "ok":
+        if len(scores) != len(planned) or not all(map(math.isfinite, scores)):
+            raise InvalidExport(f"has {len(scores)} scores for {len(planned)} conditions of {row['id']}, or odd ones")
         weights = _shared_out(row["weights"], len(planned), len(cell.modalities))
         facts = zip(planned, scores, weights, strict=True)
         measured = tuple(
@@ -313,7 +314,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         measured = (clean, *measured[1:])
     return Record(
         cell=cell,
-        status=row["status"],
+        status="ok" if measured else "failed",
         schema=RECORD,
         trivial=row["trivial"],
         rows=row["rows"],
@@ -355,14 +356,18 @@ def _cell(text: str) -> Cell:
 
 @lru_cache(maxsize=1024)
 def _conditions(text: str) -> tuple[Condition, ...]:
-    return msgspec.json.decode(text, type=tuple[Condition, ...])
+    found = msgspec.json.decode(text, type=tuple[Condition, ...])
+    if not found or found[0].kind != "clean" or len({c.id for c in found}) < len(found):
+        raise InvalidExport("has conditions of which the first is not clean, or one is there twice")
+    return found
 
 
 @lru_cache(maxsize=1024)
 def _more(text: str) -> dict[str, Any]:
     found = msgspec.json.decode(text)
-    if found.keys() != set(_MORE):
-        raise InvalidExport(f"says other things of a cell ({', '.join(sorted(found))}) than {', '.join(_MORE)}")
+    unknown = sorted(found.keys() - set(_MORE))
+    if unknown:
+        raise InvalidExport(f"says of a cell what this version does not know: {', '.join(unknown)}")
     return found
 
 

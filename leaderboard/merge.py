@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard import not_applicable
 from leaderboard.beside import Shadowed, admit
+from leaderboard.light import Lighten
 from leaderboard.outcomes import Given
 from leaderboard.record import Record
 from leaderboard.rows import Source
@@ -58,6 +59,7 @@ def gather(
     setting: Setting | None = None,
     beside: Sequence[str | Path] = (),
     cells: Collection[str] | None = None,
+    light: bool = False,
 ) -> Evidence:
     """Read and merge results.
 
@@ -69,11 +71,12 @@ def gather(
         beside: Published exports that `sources` are to stand beside: what was not measured as they were is set aside,
             and the variance that is usual over seeds is theirs.
         cells: Only these of `sources`; None: all.
+        light: Keep of each record what a board reads.
 
     Raises:
         BoardError: If a folder is missing or empty, a file cannot be trusted, or a dataset is not there.
     """
-    found, reasons, notes = _read(sources, skip_invalid)
+    found, reasons, notes = _read(sources, skip_invalid, Lighten() if light else None)
     found = [pair for pair in found if cells is None or pair[0].cell.id in cells]
     priors: Priors = {}
     exports: list[Export] = []
@@ -110,14 +113,16 @@ def _control(found: Found) -> str:
     return labels[0] if labels and all(r.cell.label != CONTROL for r, _ in found) else CONTROL
 
 
-def _read(sources: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, dict[tuple[str, str], str], list[str]]:
+def _read(
+    sources: Sequence[str | Path], skip_invalid: bool, made: Lighten | None
+) -> tuple[Found, dict[tuple[str, str], str], list[str]]:
     """What is found, why methods were not run, and what is to be said of it."""
     by_cell: dict[str, tuple[Record, Source]] = {}
     reasons: dict[tuple[str, str], str] = {}
     invalid: list[str] = []
     notes: list[str] = []
     for name in sources:
-        source, reading, own = _open(Path(name))
+        source, reading, own = _open(Path(name), made)
         reasons |= own
         invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
         for record in reading.records:
@@ -141,11 +146,11 @@ def _read(sources: Sequence[str | Path], skip_invalid: bool) -> tuple[Found, dic
     return list(by_cell.values()), reasons, notes + [f"left out: {line}" for line in invalid]
 
 
-def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
+def _open(path: Path, made: Lighten | None) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
     """A folder, an export or a table: where its rows are, its records, and why methods were not run."""
     if path.is_dir():
         store = Store(path)
-        return store, _trusted(store), not_applicable.read(path)
+        return store, _trusted(store, made), not_applicable.read(path)
     if path.suffix == ".parquet" and path.is_file():
         export = _export(path)
         return export.kept, Reading(export.records, ()), export.reasons
@@ -160,10 +165,10 @@ def _open(path: Path) -> tuple[Source, Reading, dict[tuple[str, str], str]]:
     )
 
 
-def _trusted(store: Store) -> Reading:
+def _trusted(store: Store, made: Lighten | None) -> Reading:
     """The records of a folder, by the code of `validate`: nothing it refuses is on a board."""
     refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
-    records = tuple(record for record in store.scan().records if record.cell.id not in refused)
+    records = tuple(record for record in store.scan(made).records if record.cell.id not in refused)
     return Reading(records, tuple((v.path, v.problem) for v in refused.values()))
 
 

@@ -67,7 +67,7 @@ def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summa
 
 
 class Pairs(NamedTuple):
-    """All differences between methods, `[methods, methods]` each: row minus column."""
+    """Differences between methods, `[methods, methods]` each: row minus column."""
 
     value: Floats
     variance: Floats
@@ -99,20 +99,21 @@ class Panel:
             return Effect(0.0, 0.0, np.inf)
         return self._contrast({a: 1.0, b: -1.0}).scaled(self.unit)
 
-    def pairs(self, names: Sequence[str]) -> Pairs:
-        """`difference` of all pairs at once."""
+    def pairs(self, names: Sequence[str], against: Sequence[str] | None = None) -> Pairs:
+        """`difference` of all pairs at once, or of all with some of them."""
         index = [self._index[name] for name in names]
-        mean, noise, freedom, share = (x[index] for x in self._arrays)
-        gram = self._gram[np.ix_(index, index)]
-        rows = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram - share[:, None] - share
-        rows = np.maximum(rows, 0.0)
-        seeds = noise[:, None] + noise
-        own = satterthwaite([noise[:, None], noise], [freedom[:, None], freedom])
-        own = np.minimum(own, np.maximum(self.prior.evidence, np.maximum(freedom[:, None], freedom)))
+        others = index if against is None else [self._index[name] for name in against]
+        mean, noise, freedom, share = (x[index][:, None] for x in self._arrays)
+        mean_b, noise_b, freedom_b, share_b = (x[others] for x in self._arrays)
+        size = self._sizes[index][:, None] + self._sizes[others]
+        rows = np.maximum(size - 2 * self._gram(index, others) - share - share_b, 0.0)
+        seeds = noise + noise_b
+        own = satterthwaite([noise, noise_b], [freedom, freedom_b])
+        own = np.minimum(own, np.maximum(self.prior.evidence, np.maximum(freedom, freedom_b)))
         variance = seeds + rows
-        np.fill_diagonal(variance, 0.0)
+        variance[np.array(index)[:, None] == np.array(others)] = 0.0
         df = satterthwaite([seeds, rows], [own, self._row_freedom])
-        return Pairs((mean[:, None] - mean) * self.unit, variance * self.unit**2, df)
+        return Pairs((mean - mean_b) * self.unit, variance * self.unit**2, df)
 
     def draws(self, names: Sequence[str], number: int, rng: np.random.Generator) -> Floats:
         """How far the means of methods may be from the truth, but for what they share: `[number, methods]`, this unit.
@@ -127,7 +128,7 @@ class Panel:
         size = (number, 1) if np.isinf(self.prior.freedom) else (number, len(names))
         scale = _scales(rng, np.where(known, freedom, np.inf)[: size[1]], size)
         seeds = rng.standard_normal((number, len(names))) * np.sqrt(np.where(known, noise, 0.0)) / scale
-        rows = rng.standard_normal((number, len(names))) @ _root(self._gram[np.ix_(index, index)] - np.diag(share)).T
+        rows = rng.standard_normal((number, len(names))) @ _root(self._gram(index, index) - np.diag(share)).T
         return (seeds + rows / _scales(rng, np.array([self._row_freedom]), (number, 1))) * abs(self.unit)
 
     def _contrast(self, weights: Mapping[str, float]) -> Effect:
@@ -164,10 +165,18 @@ class Panel:
         return np.array([s.mean for s in every]), noise / n, freedom, share / n
 
     @cached_property
-    def _gram(self) -> Floats:
+    def _rows(self) -> Floats:
+        """What rows add, `[methods, groups]`, so that inner products are covariances of the means over rows."""
         rows = np.stack([s.rows for s in self.methods.values()])
         groups = rows.shape[1]
-        return rows @ rows.T * (groups / (groups - 1) if groups > 1 else 1.0)
+        return rows * np.sqrt(groups / (groups - 1) if groups > 1 else 1.0)
+
+    @cached_property
+    def _sizes(self) -> Floats:
+        return (self._rows**2).sum(axis=1)
+
+    def _gram(self, index: Sequence[int], others: Sequence[int]) -> Floats:
+        return self._rows[index] @ self._rows[others].T
 
 
 def panel(methods: Mapping[str, Summary], unit: float = 1.0, prior: Prior | None = None) -> Panel:

@@ -16,6 +16,7 @@ from leaderboard.moderated import Panel, Summary, summarise
 from leaderboard.pillars import Weights
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
+from leaderboard.row_summaries import by_row
 from leaderboard.stats import Estimate
 from leaderboard.variance_prior import Prior
 
@@ -28,9 +29,8 @@ class Linear:
     scale: float = 1.0
     shift: float = 0.0
 
-    def of(self, record: Record) -> float | None:
-        """Its value, None if the record lacks a condition."""
-        scores = {c.id: c.score for c in record.conditions}
+    def of(self, scores: Mapping[str, float]) -> float | None:
+        """Its value from the scores by condition; None if one is lacking."""
         if not scores.keys() >= self.weights.keys():
             return None
         return self.shift + self.scale * sum(w * scores[name] for name, w in self.weights.items())
@@ -44,6 +44,7 @@ class Side:
         measures: By name; which conditions they are over is the control's to say, so that no other method can move
             what a method is measured by.
         panels: Measure -> methods.
+        values: Method -> measure -> its value for each seed, of those that no seed lacks.
         curves: The severity curves they are over.
         normal: Whether differences are in chance-normalised units; else nothing is ranked.
         by_row: Whether rows are known; over seeds only, if not.
@@ -51,6 +52,7 @@ class Side:
 
     measures: Mapping[str, Linear]
     panels: Mapping[str, Panel]
+    values: Mapping[str, Mapping[str, Sequence[float]]]
     curves: frozenset[Curve]
     normal: bool
     by_row: bool
@@ -73,9 +75,8 @@ def estimates(
 ) -> dict[str, dict[str, Estimate]]:
     """Every measure of every method on a dataset; one that some seed lacks is a hole, not a mean over the others."""
     found: dict[str, dict[str, Estimate]] = {label: {} for label in methods}
-    for name, linear in side.measures.items():
-        for label in methods.keys() & side.panels[name].methods.keys():
-            values = [v for r in methods[label] if (v := linear.of(r)) is not None]
+    for label in methods:
+        for name, values in side.values[label].items():
             found[label][name] = side.estimate(name, label, values)
     taken = {label: [measure(r, baselines, side.curves) for r in own] for label, own in methods.items()}
     for name in MEASURES:
@@ -121,21 +122,30 @@ def side(
     unit = moderated.unit(first.trivial or 0.0, first.cell.higher_is_better) if normal else 1.0
     common = common_curves(reference).get(first.cell.dataset, frozenset())
     measured = linear(reference, common, unit if normal else None)
-    able = {
-        name: [m for m in measured if all(measured[m].of(r) is not None for r in own)] for name, own in methods.items()
-    }
-    summaries = _by_row(methods, able, measured, stores)
-    by_row = summaries is not None
-    if summaries is None:
-        summaries = {
-            name: {m: _by_score(own, measured[m]) for m in able[name]} for name, own in methods.items() if able[name]
-        }
+    values = {name: _values(own, measured) for name, own in methods.items()}
+    weights = {m: own.weights for m, own in measured.items()}
+    groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
+    able = {n: list(own) for n, own in values.items() if own}
+    known = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
+    found = known or {name: _by_score(own, measured) for name, own in values.items()}
     panels = {}
     for m in measured:
-        own = {name: found[m] for name, found in summaries.items() if m in found}
+        own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
         if own:
             panels[m] = moderated.panel(own, unit, priors.get(m))
-    return Side(measured, panels, common, normal, by_row)
+    return Side(measured, panels, values, common, normal, known is not None)
+
+
+def _values(records: Sequence[Record], measured: Mapping[str, Linear]) -> dict[str, list[float]]:
+    scores = [{c.id: c.score for c in r.conditions} for r in records]
+    found = {m: [own.of(s) for s in scores] for m, own in measured.items()}
+    return {m: [v for v in own if v is not None] for m, own in found.items() if None not in own}
+
+
+def _by_score(values: Mapping[str, Sequence[float]], measured: Mapping[str, Linear]) -> dict[str, Summary]:
+    """In the metric's own units, as what is known by row is."""
+    own = {m: (np.array(v, dtype=np.float64) - measured[m].shift) / measured[m].scale for m, v in values.items()}
+    return {m: summarise(v[:, None]) for m, v in own.items()}
 
 
 def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | None) -> dict[str, Linear]:
@@ -158,28 +168,3 @@ def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | 
     if absent := set.intersection(*[s for s in subsets if s] or [set()]):
         found["missing"] = Linear(pillars.missing(absent), unit, zero)
     return found
-
-
-def _by_row(
-    methods: Mapping[str, Sequence[Record]],
-    able: Mapping[str, Sequence[str]],
-    measured: Mapping[str, Linear],
-    stores: Mapping[str, Any],
-) -> dict[str, dict[str, Summary]] | None:
-    """None unless every cell has predictions of the same rows: what is known of some only cannot be compared."""
-    found: dict[str, dict[str, Summary]] = {}
-    groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
-    for name, own in methods.items():
-        if not able[name]:
-            continue
-        known = outcomes.summaries(own, {m: measured[m].weights for m in able[name]}, stores, groups)
-        if known is None:
-            return None
-        found[name] = known
-    sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
-    return found if len(sizes) == 1 else None
-
-
-def _by_score(records: Sequence[Record], measure: Linear) -> Summary:
-    plain = Linear(measure.weights)
-    return summarise(np.array([[plain.of(r)] for r in records], dtype=np.float64))

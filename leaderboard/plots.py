@@ -18,7 +18,7 @@ from leaderboard.comparison import Comparison
 from leaderboard.families import FAMILIES, OTHER
 from leaderboard.ranking import PILLARS
 from leaderboard.robustness import LEVELS, curves
-from leaderboard.shown import shown
+from leaderboard.shown import shortened, shown
 
 # Wong's palette without yellow: told apart by colour-blind readers and on grey paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -79,11 +79,11 @@ def scatter(board: Board, cost: str = "parameters") -> Figure | None:
     for family in families:
         own = [i for i, p in enumerate(points) if p[0].family == family]
         x, y = [points[i][1] for i in own], [points[i][2] for i in own]
-        axes.scatter(x, y, s=sizes[own], color=_colour(family), alpha=0.75, linewidths=0, label=shown(family))
+        axes.scatter(x, y, s=sizes[own], color=_colour(family), alpha=0.75, linewidths=0, label=_short(family))
     for i in pareto(np.array([[x, y, -c] for _, x, y, c in points])):
         row, x, y, _ = points[i]
         axes.scatter([x], [y], s=sizes[i], facecolors="none", edgecolors="black", linewidths=1.2)
-        axes.annotate(shown(row.label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
+        axes.annotate(_short(row.label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
     axes.set_xlabel("clean, chance-normalised")
     axes.set_ylabel("robust: area under the curves")
     _legend_below(figure, min(3, len(families)))
@@ -120,7 +120,7 @@ def severity_curves(board: Board, dataset: Dataset) -> Figure | None:
                 axes.plot(range(LEVELS + 1), line, color="0.8", lw=0.6)
             else:
                 style = {"color": _colour(row.family), "ls": dashes, "lw": 1.5, "zorder": 3}
-                axes.plot(range(LEVELS + 1), line, label=shown(row.label), **style)
+                axes.plot(range(LEVELS + 1), line, label=_short(row.label), **style)
         axes.set_title(f"{shown(modality)} corrupted", fontsize=8)
         axes.set_xlabel("severity")
     panels[0].set_ylabel(f"{shown(dataset.metric)}, normalised")
@@ -148,7 +148,7 @@ def advantages(board: Board, pillar: str) -> Figure | None:
     if len(standings) < 2:
         return None
     families = {r.label: r.family for r in board.rows}
-    figure, axes = _figure(COLUMN, 0.7 + 0.16 * len(standings))
+    figure, axes = _figure(COLUMN, max(1.6, 0.7 + 0.16 * len(standings)))
     for y, s in enumerate(standings):
         colour = _colour(families[s.method])
         if s.low is not None and s.high is not None:
@@ -156,7 +156,7 @@ def advantages(board: Board, pillar: str) -> Figure | None:
         axes.plot([s.advantage], [y], "o", color=colour, mfc=colour if s.best else "white", ms=4)
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_xlabel(f"{pillar} advantage over {board.control} (95 %)")
-    axes.set_yticks(range(len(standings)), [shown(s.method) for s in standings], fontsize=7)
+    axes.set_yticks(range(len(standings)), [_short(s.method) for s in standings], fontsize=7)
     axes.set_ylim(len(standings) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     return figure
@@ -175,17 +175,17 @@ def audit(board: Board) -> Figure | None:
     if not found:
         return None
     families = {r.label: r.family for r in board.rows}
-    figure, axes = _figure(COLUMN, 1.0 + 0.18 * len(found))
+    figure, axes = _figure(COLUMN, max(1.8, 1.0 + 0.18 * len(found)))
     names = sorted({m for _, own in found for m in own})
     for i, modality in enumerate(names):
         marker = _MARKERS[i % len(_MARKERS)]
-        axes.plot([], [], marker, color="0.3", ms=4, label=shown(modality))
+        axes.plot([], [], marker, color="0.3", ms=4, label=_short(modality))
         for y, (label, own) in enumerate(found):
             values = own.get(modality, [])
             axes.plot(values, [y] * len(values), marker, color=_colour(families[label]), ms=4, alpha=0.8)
     axes.axvline(0, color="0.4", lw=0.8)
     axes.set_xlim(-1.05, 1.05)
-    axes.set_yticks(range(len(found)), [shown(label) for label, _ in found], fontsize=7)
+    axes.set_yticks(range(len(found)), [_short(label) for label, _ in found], fontsize=7)
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel("correlation of weight with severity")
     _legend_below(figure, 3)
@@ -206,6 +206,10 @@ def _leading(board: Board, rows: Sequence[Row]) -> dict[str, str]:
     families = {r.label: r.family for r in rows}
     kin = {m: [other for other in chosen if families[other] == families[m]].index(m) for m in chosen}
     return {m: _DASHES[at % len(_DASHES)] for m, at in kin.items()}
+
+
+def _short(name: str) -> str:
+    return shortened(shown(name), 24)
 
 
 def _colour(family: str) -> str:

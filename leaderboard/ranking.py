@@ -65,7 +65,8 @@ class Ranking:
 
     Attributes:
         standings: By method, best first.
-        resolves: The smallest advantage found with 80 % power, median over methods; None when nobody is compared.
+        resolves: The smallest advantage found with 80 % power, by the comparison whose error is the median; None when
+            nobody is compared.
         by_dataset: The same on each dataset, chance-normalised.
         across: Whether it would hold on other datasets.
     """
@@ -143,6 +144,9 @@ def _finite(value: float) -> float | None:
 
 
 def _detectable(effects: Sequence[Effect]) -> float | None:
-    sizes = [e.detectable() if math.isfinite(e.variance) else math.inf for e in effects]
-    middle = float(np.median(sizes)) if sizes else math.inf
-    return middle if math.isfinite(middle) else None
+    """Of the comparison whose standard error is in the middle."""
+    by_error = sorted(effects, key=lambda e: e.variance)
+    if not by_error or not math.isfinite((middle := by_error[len(by_error) // 2]).variance):
+        return None
+    found = middle.detectable()
+    return found if math.isfinite(found) else None

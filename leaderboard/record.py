@@ -201,8 +201,8 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     traceback: str = ""
 
 
-class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A cell and everything measured of it.
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
+    """A cell and everything measured of it; its `vars` hold what was made of its conditions once (`robustness.curves`).
 
     Attributes:
         trivial: The score of the trivial predictor on the test split, which has `rows` rows; `trivial_validation` is

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from leaderboard.shown import shortened
 from leaderboard.tables import Cell, Table
 
 _PAPER = 104  # characters of a footnote-sized line across both columns of a paper
@@ -26,7 +27,7 @@ def terminal(table: Table, width: int | None = None) -> RenderableType:
     for i, row in enumerate(table.rows):
         first, *others = row[:kept]
         out.add_row(
-            Text(_shortened(first.text, longest)),
+            Text(first.text if longest is None else shortened(first.text, longest)),
             *(_rich(cell) for cell in others),
             end_section=i == table.references - 1,
         )
@@ -50,14 +51,6 @@ def fitting(table: Table, width: int, longest: int | None = None, between: int =
         if used > width and i > 1:
             return i
     return len(table.headers)
-
-
-def _shortened(text: str, longest: int | None) -> str:
-    """A long name loses its middle: what tells two of them apart is mostly at the end."""
-    if longest is None or len(text) <= longest:
-        return text
-    half = (longest - 1) // 2
-    return f"{text[: longest - 1 - half]}…{text[-half:]}"
 
 
 def _rich(cell: Cell) -> Text:

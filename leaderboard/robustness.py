@@ -14,7 +14,6 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from leaderboard.record import Record
 
@@ -42,6 +41,13 @@ def curves(record: Record, kind: Literal["single", "joint", "misaligned"] = "sin
 
     The joint curve is filed under `("joint", "joint")`, the misaligned ones under `(modality, "misaligned")`.
     """
+    known = vars(record).setdefault("_curves", {})  # a board asks twenty times
+    if kind not in known:
+        known[kind] = _curves(record, kind)
+    return known[kind]
+
+
+def _curves(record: Record, kind: str) -> dict[Curve, tuple[float, ...]]:
     found: dict[Curve, dict[int, float]] = {}
     for c in record.conditions:
         if c.kind == kind:
@@ -58,7 +64,10 @@ def area(curve: Sequence[float]) -> float:
 
 def areas(record: Record, kind: Literal["single", "joint", "misaligned"] = "single") -> dict[Curve, float]:
     """`R_{k,c}` of every complete curve, chance-normalised."""
-    return {key: area(_normalised(curve, record)) for key, curve in curves(record, kind).items()}
+    known = vars(record).setdefault("_areas", {})
+    if kind not in known:
+        known[kind] = {key: area(_normalised(curve, record)) for key, curve in curves(record, kind).items()}
+    return known[kind]
 
 
 def modality_areas(record: Record, only: Collection[Curve] | None = None) -> dict[str, float]:
@@ -75,13 +84,13 @@ def modality_areas(record: Record, only: Collection[Curve] | None = None) -> dic
     by_modality: dict[str, list[float]] = {}
     for k, c in own if only is None else sorted(only):
         by_modality.setdefault(k, []).append(own[k, c])
-    return {k: float(np.mean(values)) for k, values in by_modality.items()}
+    return {k: sum(values) / len(values) for k, values in by_modality.items()}
 
 
 def robustness(record: Record, only: Collection[Curve] | None = None) -> float | None:
     """`R`: the mean over modalities of the mean over their corruptions; the primary measure."""
     own = modality_areas(record, only)
-    return float(np.mean(list(own.values()))) if own else None
+    return _mean(own.values())
 
 
 def worst_modality(record: Record, only: Collection[Curve] | None = None) -> tuple[str, float] | None:
@@ -164,7 +173,7 @@ def corrupted_gains(
         if best is None or not own:
             continue
         for s in range(1, LEVELS + 1):
-            found[k, s] = _advantage(float(np.mean([curve[s] for curve in own])), best, record)
+            found[k, s] = _advantage(sum(curve[s] for curve in own) / len(own), best, record)
     return found
 
 
@@ -225,7 +234,7 @@ def calibration(record: Record) -> dict[str, float]:
         values = [c.get(name) for c in corrupted]
         # One without a value would make the mean one over other conditions than the rest of the board's.
         if values and None not in values:
-            found[f"{name}_corrupted"] = float(np.mean([v for v in values if v is not None]))
+            found[f"{name}_corrupted"] = sum(v for v in values if v is not None) / len(values)
     return found
 
 
@@ -264,10 +273,18 @@ def attention_audit(record: Record) -> dict[Curve, float]:
         series = [own[record.cell.modalities.index(k)] for i in ids if (own := weights.get(i)) is not None]
         if len(series) == len(ids):
             # Rounding noise has a rank too: differences below 1e-6 are none.
-            series = np.round(series, 6)
-            still = bool(np.ptp(series) == 0)
-            found[k, c] = 0.0 if still else float(np.corrcoef(range(len(ids)), stats.rankdata(series))[0, 1])
+            found[k, c] = _rank_correlation([round(weight, 6) for weight in series])
     return found
+
+
+def _rank_correlation(series: Sequence[float]) -> float:
+    """Spearman's, with the order of the series; 0 if it does not move. A board asks a hundred thousand times."""
+    places = sorted(series)
+    ranks = [(places.index(v) + len(places) - 1 - places[::-1].index(v)) / 2 for v in series]
+    middle = (len(series) - 1) / 2
+    both = sum((i - middle) * (r - middle) for i, r in enumerate(ranks))
+    own, other = (sum((x - middle) ** 2 for x in xs) for xs in (ranks, range(len(series))))
+    return both / math.sqrt(own * other) if own > 0 else 0.0
 
 
 def audit(record: Record) -> dict[str, float]:
@@ -275,7 +292,7 @@ def audit(record: Record) -> dict[str, float]:
     by_modality: dict[str, list[float]] = {}
     for (k, _), value in attention_audit(record).items():
         by_modality.setdefault(k, []).append(value)
-    return {k: float(np.mean(values)) for k, values in by_modality.items()}
+    return {k: sum(values) / len(values) for k, values in by_modality.items()}
 
 
 @dataclass(frozen=True)
@@ -300,18 +317,24 @@ class Baselines:
         """Whether all unimodal baselines have validation scores, so that the test split need not choose among them."""
         return all(validation(r) is not None for own in self.unimodal.values() for r in own.values())
 
+    @cached_property
+    def _choices(self) -> dict[str | None, str | None]:
+        return {}
+
     def chosen(self, without: str | None = None) -> str | None:
         """Label of the best unimodal baseline on any modality but `without`.
 
         By the mean over seeds of its validation score, since the best on the test split would be partly luck; by the
         test score only where nothing else is known.
         """
-        means = {
-            label: float(np.mean([self._selection(r) for r in own.values()]))
-            for label, own in sorted(self.unimodal.items())
-            if all(r.cell.options.get("modality") != without for r in own.values())
-        }
-        return max(means, key=lambda label: means[label]) if means else None
+        if without not in self._choices:  # a board asks for every record
+            means = {
+                label: float(np.mean([self._selection(r) for r in own.values()]))
+                for label, own in sorted(self.unimodal.items())
+                if all(r.cell.options.get("modality") != without for r in own.values())
+            }
+            self._choices[without] = max(means, key=lambda label: means[label]) if means else None
+        return self._choices[without]
 
     def _selection(self, record: Record) -> float:
         score = validation(record) if self.validated else None
@@ -354,4 +377,4 @@ def _advantage(score: float, other: float, record: Record) -> float:
 
 
 def _mean(values: Collection[float]) -> float | None:
-    return float(np.mean(list(values))) if values else None
+    return sum(values) / len(values) if values else None

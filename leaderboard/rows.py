@@ -26,22 +26,27 @@ class Source(Protocol):
 
 
 def arrays(store: Source, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """`read` of a record's cell."""
+    return read(store, record.cell.id, record.cell.metric, conditions)
+
+
+def read(store: Source, cell: str, metric: str, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Targets `[N, ...]` and predictions `[conditions, N, ...]` in the order of the split's rows.
 
     Returns:
         None when predictions were not kept in a form that can be resampled.
     """
-    if not isinstance(store, Store) or not scores.supported(record.cell.metric):
+    if not isinstance(store, Store) or not scores.supported(metric):
         return None
     try:
         names = [f"pred:{name}" for name in conditions]
-        stored = store.predictions(record.cell.id, {"row", "target", *names})
+        stored = store.predictions(cell, {"row", "target", *names})
         order = np.argsort(stored["row"], kind="stable")
         target = stored["target"][order]
         pred = np.stack([stored[name][order] for name in names])
     except (OSError, KeyError, ValueError):
         return None
-    if record.cell.metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
+    if metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
         return None  # Embeddings: a row's hit depends on which other rows were drawn.
     return target, pred
 
@@ -68,16 +73,17 @@ def contributions(store: Source, record: Record, weights: Mapping[str, float]) -
     Returns:
         `[N]` with mean `sum_c weights[c] * score_c`, or None as `arrays` does.
     """
-    found = several(store, record, [weights])
+    found = several(store, record.cell.id, record.cell.metric, [weights])
     return None if found is None else found[0]
 
 
-def several(store: Source, record: Record, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
+def several(store: Source, cell: str, metric: str, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
     """`contributions` to several weighted means `[weightings, N]`, the file read once."""
     names = list(dict.fromkeys(name for weights in weightings for name in weights))
-    found = arrays(store, record, names)
+    found = read(store, cell, metric, names)
     if found is None:
         return None
     target, pred = found
     matrix = np.array([[weights.get(name, 0.0) for name in names] for weights in weightings])
-    return np.tensordot(matrix, scores.contributions(record.cell.metric, target, pred), 1)
+    values = scores.contributions(metric, target, pred)
+    return (matrix @ values.reshape(len(names), -1)).reshape(len(weightings), *values.shape[1:])

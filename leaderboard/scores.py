@@ -73,6 +73,8 @@ def contributions(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floa
     """
     if metric in ranking_scores.METRICS:
         return ranking_scores.contributions(metric, np.asarray(target), np.asarray(pred))
+    if metric == "accuracy" and np.ndim(target) == 1 and np.shape(pred)[-1:] == np.shape(target):
+        return np.asarray(pred == target, dtype=np.float64)  # as below, a tenth of the time
     rows = _rows(metric, np.asarray(target), np.asarray(pred))
     number = rows.shape[-2]
     sums = rows.sum(axis=-2)  # [..., K]

@@ -32,6 +32,14 @@ def shown_within(value: Any) -> Any:
     return value
 
 
+def shortened(text: str, longest: int) -> str:
+    """A long name loses its middle: what tells two of them apart is mostly at the end."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[: longest - 1 - half]}…{text[-half:]}"
+
+
 def field(text: str) -> str:
     """A field of a CSV file that no spreadsheet takes for a formula."""
     safe = shown(text)

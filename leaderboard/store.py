@@ -12,7 +12,7 @@ import re
 import socket
 import stat
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,17 +182,21 @@ class Store:
         except (OSError, InvalidPredictions) as error:
             return f"predictions cannot be read: {error}"
 
-    def scan(self) -> Reading:
+    def scan(self, made: Callable[[Record], Record] | None = None) -> Reading:
         """Read every record of the folder, sorted by name.
 
         What cannot be trusted is named, never dropped in silence.
+
+        Args:
+            made: What is kept of each; all of it, if nothing else is said.
         """
         records: list[Record] = []
         invalid: list[tuple[Path, str]] = []
-        with _no_garbage():
+        with no_garbage():
             for path in sorted(self._files()):
                 try:
-                    records.append(_read(path))
+                    record = _read(path)
+                    records.append(record if made is None else made(record))
                 except InvalidRecord as error:
                     invalid.append((path, str(error)))
         return Reading(tuple(records), tuple(invalid))
@@ -210,7 +214,7 @@ class Store:
 
     def verdict(self, path: Path) -> Verdict:
         """Check one record and its predictions."""
-        with _no_garbage():
+        with no_garbage():
             try:
                 record = _read(path)
             except InvalidRecord as error:
@@ -288,7 +292,7 @@ def _without_copies(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
+def no_garbage() -> Iterator[None]:
     """Hold the garbage collector: records have no cycles, and looking for them in a growing heap doubles the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from datamodules.spec import Task
 from methods import Base, Recipe, Stage, Wrapper, register
 from methods.base import Method
-from methods.parts.augmentation import augment, decoder
+from methods.parts.augmentation import augment, closing_loss, decoder
 
 
 @register("augmented")
@@ -37,7 +37,8 @@ class Augmented(Wrapper):
         learn = decoder(self.base) if self.finetune == "decoder" else (self.base,)
         corrupted = partial(augment, self.task, drop_only=self.drop_only)
         # No early stopping: twins are compared after equal steps.
-        own = Stage(self, name="augmented", learn=learn, augment=corrupted, stop_early=False)
+        loss = closing_loss(self.base)
+        own = Stage(self, name="augmented", learn=learn, loss=loss, augment=corrupted, stop_early=False)
         return self.in_halves(self.base.stages(), (own,))
 
     @classmethod

@@ -380,8 +380,8 @@ class Method(LightningModule, ABC):
 
 
 def _all_there(present: Tensor) -> bool:
-    """Whether nothing is absent, where looking is free: a GPU would have to be waited for."""
-    return present.device.type == "cpu" and bool(present.all())
+    """Whether nothing is absent, where looking is free: a GPU would have to be waited for, and a graph cannot look."""
+    return present.device.type == "cpu" and not torch.compiler.is_compiling() and bool(present.all())
 
 
 def _keep(x: Tensor, present: Tensor, fill: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from datamodules.options import Count, NonNegative, Positive
 from datamodules.spec import Batch, Task
 from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
-from methods.parts.augmentation import augment, decoder
+from methods.parts.augmentation import augment, closing_loss, decoder
 from methods.parts.energy_attention import EnergyAttention
 from methods.parts.search import LogUniform, Space
 
@@ -158,6 +158,7 @@ class Emma(Wrapper):
                 self,
                 name="attention",
                 learn=learned if self.finetune == "none" else (*learned, *decoder(self.base)),
+                loss=closing_loss(self.base),
                 terms=(self.base.auxiliary, self.regularize),
                 augment=partial(augment, self.task),
                 rates=tuple((p, self.attention_rate) for p in learned),

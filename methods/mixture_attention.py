@@ -10,6 +10,7 @@ from datamodules.spec import Task
 from methods import Recipe, register
 from methods.functional.attention import Mixture, cell_variance, region_start, select_mixture, sparsemax, weighted_em
 from methods.parts.attention import (
+    Align,
     ContinuousMethod,
     Nodes,
     PerAxis,
@@ -70,8 +71,9 @@ class MixtureAttention(ContinuousMethod):
         rbfs: PerAxis | None = None,
         rbf_width: Positive = 0.5,
         nodes: Nodes = 64,
+        align: Align = "scaled_dot",
     ) -> None:
-        super().__init__(task, recipe, heads=heads, query=query, rbfs=rbfs, rbf_width=rbf_width)
+        super().__init__(task, recipe, heads=heads, query=query, rbfs=rbfs, rbf_width=rbf_width, align=align)
         self.components, self.shape, self.iterations = components, component, iterations
         self.select, self.max_components, self.penalty = select, max_components, penalty
         self.mixing, self.temperature, self.nodes = mixing, temperature, nodes

@@ -11,7 +11,7 @@ from methods.registry import methods
 
 FROM_FOLDERS = {"av_digits_speakers", "mosi", "pulsars", "utd_mhad"}
 # Read a folder of the published layout, or a file of the user's: tested on a miniature.
-NEED_ARGUMENTS = {"cub", "cars", "sop", "inshop"}
+NEED_ARGUMENTS = {"aircraft", "cub", "cars", "sop", "inshop"}
 NEED_ARGUMENTS |= {"av_mnist", "crema_d", "food101_titles", "hateful_memes", "mm_imdb", "mmsa", "nyud2"}
 NEED_ARGUMENTS |= {"csv_views", "npz_views", "hub_image_text", "retrieval_pairs", "vqa2"}
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from leaderboard.merge import BoardError, gather
 
     sources, beside = sources_of(args, folders_of(args))
-    evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside)
+    evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
     boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, sources))}")

@@ -122,7 +122,7 @@ def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
     from benchmark.executors.foreground import execute, exit_code
     from benchmark.own_data.verdict import sentences, table
     from benchmark.plan import make_plan
-    from leaderboard.merge import gather
+    from leaderboard.merge import Evidence
     from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
@@ -134,8 +134,20 @@ def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
     outcome = execute(todo, store, arguments)
     if outcome.left or len(outcome.failed) == len(plan.cells):
         return exit_code(outcome) or 1
-    cell = plan.cells[0]
-    evidence = gather([results], [f"{cell.dataset}@{cell.dataset_version}"])
+    # Of these cells alone: the folder may hold others of the same rows, scored or trained in another way.
+    records = [record for c in plan.cells if (record := store.read(c.id)) is not None]
+    evidence = Evidence(
+        tuple(r for r in records if r.status == "ok"),
+        tuple(r for r in records if r.status == "failed"),
+        {r.cell.id: store for r in records},
+        (),
+        {},
+    )
     print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
-    print(f"Next: polymodal leaderboard --results {results}; polymodal predict CELL NEW_ROWS --results {results}")
+    use = (
+        f"; polymodal predict CELL NEW_ROWS --results {results}"
+        if records[0].cell.dataset.startswith("csv_views")
+        else ""
+    )
+    print(f"Next: polymodal leaderboard --results {results}{use}")
     return exit_code(outcome)

@@ -21,6 +21,11 @@ def log_cost(key: str) -> Reading:
     return lambda record: math.log(record.cost[key]) if record.cost.get(key) else None
 
 
+def clean(record: Record) -> float:
+    """The clean score."""
+    return record.clean
+
+
 def normalised(record: Record) -> float:
     """The clean score, 0 for the trivial predictor and 1 for a perfect one."""
     return robustness.normalise(record.clean, record.trivial, record.cell.higher_is_better)

@@ -84,7 +84,7 @@ def _features(frame: pd.DataFrame, target: str, repeated: Sequence[str]) -> tupl
     """The columns to learn from, and a sentence for each that is left out."""
     kept: list[str] = []
     said: list[str] = []
-    seen: dict[str, str] = {}
+    seen = {_content(frame[target]): target}
     wanted = pd.factorize(frame[target])[0]
     for column in frame.columns:
         cells: Any = frame[column]
@@ -116,7 +116,8 @@ def _useless(cells: Any, wanted: Any, twin: str, repeated: Sequence[str]) -> str
         return f"is the same as {twin!r}"
     if len(filled) < 0.05 * len(cells):
         return f"is empty in {1 - len(filled) / len(cells):.0%} of the rows"
-    if different == wanted.max() + 1 and _one_to_one(pd.factorize(cells)[0], wanted):
+    # Of many numbers each goes with one of the target anyhow.
+    if different == wanted.max() + 1 <= CLASSES and _one_to_one(pd.factorize(cells)[0], wanted):
         return "is the target in other words"
     if is_words(cells) and different > max(2, len(filled) / 4):
         return f"is {different:,} different texts (such as {filled.iloc[0]!r}): a name, a date or free text"

@@ -78,7 +78,7 @@ def _clean(evidence: Evidence, a: str, b: str) -> Difference:
 
 def _use(records: Sequence[Record], level: Sequence[str]) -> list[str]:
     cell = records[0].cell
-    text = f"Use {cell.label}: {cell.metric} {_mean(records):.3f} over {len(records)} seeds"
+    text = f"Use {cell.label}: {cell.metric} {_mean(records):.3f} over {len(records)} seed{'s' * (len(records) > 1)}"
     if records[0].trivial is not None:
         text += f", where not looking at the rows gives {records[0].trivial:.3f}"
     others = f" {_and(level)} cannot be told from it; it is the simplest of them." if level else ""
@@ -101,6 +101,8 @@ def _adds(evidence: Evidence, held: Held, advised: str, single: str) -> list[str
     found, group = _clean(evidence, advised, single), held[single][0].cell.options["modality"]
     interval = f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
     alone = f"{group}, the best single group ({found.b:.3f})"
+    if not np.isfinite(found.low):
+        return [f"With one seed fusing is {found.difference:+.3f} from {alone}."]
     if found.verdict == "win":
         return [f"Fusing adds {interval} over {alone}."]
     if found.verdict == "loss":

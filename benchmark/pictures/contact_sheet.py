@@ -80,11 +80,9 @@ def draw_one_by_one(datamodule: DataModule, path: Path, split: SplitName = "trai
 
 def _draw_row(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:
     """A value as people know it: what is said in words is written, whatever its kind."""
+    draw_value(axis, modality, value, datamodule, width=40, fontsize=7.5)
     if modality.kind == "vector" and (said := datamodule.spell(modality.name, value)):
-        bare(axis)
-        axis.text(0.5, 0.5, textwrap.fill(said, 44)[:400], fontsize=6.5, ha="center", va="center", parse_math=False)
-    else:
-        draw_value(axis, modality, value, datamodule, width=40, fontsize=7.5)
+        axis.set_xlabel(textwrap.fill(said, 52)[:300], fontsize=6).set_parse_math(False)
 
 
 def _choose(target: Tensor, count: int = COLUMNS) -> Tensor:

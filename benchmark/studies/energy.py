@@ -227,17 +227,26 @@ def plot_manifolds(daes: dict[str, DenoisingAutoencoder], path: Path) -> None:
 
 
 def plot_digits(study: DigitStudy, path: Path) -> None:
-    """Potential against noise with bands of one standard deviation, and potential of each digit."""
+    """Potential against noise and of each digit, on a log scale with bands of two standard deviations."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     levels, mean, spread = (0.0, *study.noises), torch.tensor(study.mean), torch.tensor(study.spread)
+    digits, digits_spread = torch.tensor(study.digits), torch.tensor(study.digits_spread)
     left.plot(levels, mean, marker="o")
-    left.fill_between(levels, mean - spread, mean + spread, alpha=0.3)
+    left.fill_between(levels, _above_zero(mean - 2 * spread, mean), mean + 2 * spread, alpha=0.3)
     left.set(xlabel="standard deviation of the noise", ylabel="potential V", title="held-out zeros under noise")
-    right.errorbar(range(10), study.digits, yerr=study.digits_spread, fmt="o", capsize=3)
+    below = digits - _above_zero(digits - 2 * digits_spread, digits)
+    right.errorbar(range(10), digits, yerr=torch.stack([below, 2 * digits_spread]).numpy(), fmt="o", capsize=3)
     right.set(xlabel="digit (trained on 0 only)", ylabel="potential V", xticks=range(10), title="unseen digits")
+    for ax, values in ((left, mean), (right, digits)):
+        ax.set_yscale("log" if values.min() > 0 else "symlog")  # a potential below zero has no logarithm
     figure.suptitle(f"{study.source}: H={study.hidden}, sigma={study.sigma:g}")
     figure.savefig(path, dpi=110)
+
+
+def _above_zero(low: Tensor, mean: Tensor) -> Tensor:
+    """The lower edge of a band, where a log scale can show it: a hundredth of the mean at least."""
+    return torch.where(mean > 0, low.maximum(mean / 100), low)
 
 
 def read_mnist(root: Path) -> tuple[Tensor, Tensor]:

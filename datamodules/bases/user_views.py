@@ -102,6 +102,19 @@ class UserViews(DataModule):
 
     @property
     @abstractmethod
+    def views_of(self) -> dict[str, Any]:
+        """Modality -> what turns its cells or arrays into inputs, as plain data."""
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """What turns rows into inputs and outputs into values, as plain data."""
+        if self.kind != "regression":
+            return {"inputs": self.views_of}
+        deviation, mean = self.target_moments()
+        return {"inputs": self.views_of, "target": {"mean": mean.tolist(), "deviation": deviation.tolist()}}
+
+    @property
+    @abstractmethod
     def known_target(self) -> tuple[NDArray[Any], tuple[str, ...]]:
         """The target of all rows, and the names of its classes or labels."""
 

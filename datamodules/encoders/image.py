@@ -74,7 +74,7 @@ class ImageEncoder(Encoder):
 
 
 class TimmEncoder(ImageEncoder):
-    """An image model of timm."""
+    """An image model of timm; with tokens kept, a convolutional one sees images larger than its own as they are."""
 
     def __init__(self, name: EncoderName, modality: Modality, load: bool) -> None:
         super().__init__(modality, name.tokens)
@@ -87,7 +87,12 @@ class TimmEncoder(ImageEncoder):
         if path is not None:
             _load_timm(self.net, path, name)
         config = resolve_model_data_config(self.net)
-        self.see(config["input_size"], config["mean"], config["std"], config["interpolation"])
+        size = config["input_size"]
+        # A convolutional net takes any size: the map of a larger image is finer (448 pixels: 14 x 14 cells).
+        is_free = not self.net.pretrained_cfg.get("fixed_input_size", False)
+        if name.tokens and is_free and min(modality.shape[1:]) > max(size[1:]):
+            size = modality.shape
+        self.see(size, config["mean"], config["std"], config["interpolation"])
 
     def map(self, x: Tensor) -> Tensor:
         return self.net.forward_intermediates(x, indices=1, norm=True, output_fmt="NCHW", intermediates_only=True)[-1]

@@ -102,7 +102,6 @@ def _row(row: Row, board: Board) -> dict[str, Any]:
         "holes": list(row.holes),
         "standings": {p: _standing(s) for p, s in row.standings.items()},
         "leagues": {name: own for name, own in leagues.items() if own},
-        "means": {n: _rounded(v) for n, v in row.means.items() if v is not None},
         "entries": {name: _entry(e) for name, e in row.entries.items()},
     }
 
@@ -217,6 +216,6 @@ def _stages(record: Record) -> list[Mapping[str, Any]]:
     return [{k: v for k, v in to_builtins(stage).items() if k != "history"} for stage in record.training]
 
 
-def _rounded(value: float | None, digits: int = 5) -> float | None:
+def _rounded(value: float | None, digits: int = 4) -> float | None:
     # More than any screen shows, and a third of the bytes.
     return None if value is None or not np.isfinite(value) else float(f"{value:.{digits}g}")

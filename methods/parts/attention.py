@@ -30,9 +30,11 @@ from methods.functional.attention import (
     ridge_operator,
     tensor_grid,
 )
+from methods.functional.entmax import entmax_expectation
 from methods.functional.rows import no_autocast
 
 Query = Literal["others", "constant"]
+Align = Literal["scaled_dot", "multiplicative", "additive"]
 PerAxis = Annotated[int, Meta(ge=2)]
 Nodes = Annotated[int, Meta(ge=8)]
 Shape = Literal["gaussian", "paraboloid"]
@@ -66,12 +68,14 @@ class AttentionMethod(Method):
         heads: Score maps per modality; their probabilities are averaged into one.
         query: "others" asks the other modalities what to look at, "constant" learns one query for all rows.
         scored: False when the subclass predicts its density without scores of tokens.
+        align: How a query q and a token h are compared: "scaled_dot", q W h / sqrt(d) (Vaswani et al., 2017);
+            "multiplicative", q W h (Luong et al., 2015); "additive", v tanh(q + W h) (Bahdanau et al., 2015).
     """
 
     family = "attention"
     pools_apart = False
 
-    def __init__(self, task: Task, recipe: Recipe, heads: int, query: Query, scored: bool) -> None:
+    def __init__(self, task: Task, recipe: Recipe, heads: int, query: Query, scored: bool, align: Align) -> None:
         super().__init__(task, recipe, fused_dim=recipe.width)
         if recipe.width % heads:
             raise ValueError(f"{type(self).__name__}: `heads` must divide the width {recipe.width}, got {heads}")
@@ -84,6 +88,10 @@ class AttentionMethod(Method):
         self.constant = nn.ParameterDict({name: nn.Parameter(torch.randn(width)) for name in attended})
         self.joint = nn.Linear(len(task.modalities) * width, width)
         self.norm = nn.LayerNorm(width)
+        self.align: Align = align
+        parts = (heads, width // heads)
+        added = attended if scored and align == "additive" else ()
+        self.weigh = nn.ParameterDict({name: nn.Parameter(torch.randn(parts) / parts[1] ** 0.5) for name in added})
 
     @classmethod
     def applies_to(cls, task: Task, options: Mapping[str, Any]) -> str | None:
@@ -109,10 +117,14 @@ class AttentionMethod(Method):
         """Attention over the tokens of modality `name`, given a query `[B, D]` and the tokens' mean `[B, D]`."""
 
     def scores(self, name: str, tokens: Tokens, query: Tensor) -> Tensor:
-        """Scaled dot products of query and keys, `[B, heads, L]`, -inf at padding."""
+        """How well query and keys agree, `[B, heads, L]`, -inf at padding."""
         key = self.key[name](tokens.x).unflatten(-1, (self.heads, -1))
         query = query.unflatten(-1, (self.heads, -1))
-        scores = torch.einsum("bhd,blhd->bhl", query, key) / math.sqrt(query.shape[-1])
+        if self.align == "additive":
+            scores = torch.einsum("hd,blhd->bhl", self.weigh[name], (query.unsqueeze(1) + key).tanh())
+        else:
+            scale = math.sqrt(query.shape[-1]) if self.align == "scaled_dot" else 1.0
+            scores = torch.einsum("bhd,blhd->bhl", query, key) / scale
         return scores if tokens.mask is None else scores.masked_fill(~tokens.mask.unsqueeze(1), -torch.inf)
 
     def pool(self, tokens: dict[str, Tokens], present: Tensor) -> Tensor:
@@ -131,13 +143,15 @@ class DiscreteMethod(AttentionMethod):
     """Attention by probabilities of tokens; a subclass says how scores become probabilities (`normalise`).
 
     Args:
-        heads: See `AttentionMethod`, and so is `query`.
+        heads: See `AttentionMethod`, and so are `query` and `align`.
     """
 
-    checked = ({}, {"query": "constant", "heads": 2})
+    checked = ({}, {"query": "constant", "heads": 2}, {"align": "additive"}, {"align": "multiplicative"})
 
-    def __init__(self, task: Task, recipe: Recipe, *, heads: Count = 4, query: Query = "others") -> None:
-        super().__init__(task, recipe, heads, query, scored=True)
+    def __init__(
+        self, task: Task, recipe: Recipe, *, heads: Count = 4, query: Query = "others", align: Align = "scaled_dot"
+    ) -> None:
+        super().__init__(task, recipe, heads, query, True, align)
 
     @abstractmethod
     def normalise(self, scores: Tensor) -> Tensor:
@@ -151,15 +165,20 @@ class DiscreteMethod(AttentionMethod):
 class ContinuousMethod(AttentionMethod):
     """Attention by a density over the unit cube: c = E_p[V(t)], V a ridge regression of the tokens on RBFs.
 
+    RBFs are Gaussians. Truncated paraboloids as RBFs, with the source's future work in mind, have a closed form under a
+    Gaussian density (density and RBF change places) but not under a truncated one: in two dimensions that is the
+    integral over the common part of two ellipses, whose shape changes with every density. Nothing would be gained: the
+    value function is a regression on the tokens either way.
+
     Args:
-        heads: See `AttentionMethod`, and so is `query`.
+        heads: See `AttentionMethod`, and so are `query` and `align`.
         setting: "combined" matches the density's moments to discrete scores; "direct" predicts mean and covariance.
         rbfs: RBFs per axis; None for two more than cells, at most 10.
         rbf_width: Standard deviation of an RBF in units of the RBFs' spacing (0.28 in the thesis: variance 0.001).
     """
 
     shape: Shape  # of the density's components
-    checked = ({}, {"setting": "direct"})
+    checked = ({}, {"setting": "direct"}, {"align": "additive"})
 
     def __init__(
         self,
@@ -171,8 +190,9 @@ class ContinuousMethod(AttentionMethod):
         setting: Literal["combined", "direct"] = "combined",
         rbfs: PerAxis | None = None,
         rbf_width: Positive = 0.5,
+        align: Align = "scaled_dot",
     ) -> None:
-        super().__init__(task, recipe, heads, query, scored=setting == "combined")
+        super().__init__(task, recipe, heads, query, setting == "combined", align)
         self.rbfs, self.rbf_width = rbfs, rbf_width
         dims = {m.name: 2 if m.kind == "image" else 1 for m in task.modalities}
         direct = attended_names(task) if setting == "direct" else ()
@@ -240,6 +260,11 @@ def paraboloid_mixture(mixture: Mixture, rbfs: Rbfs, nodes: int) -> Tensor:
     return mixture_expectation(
         mixture, lambda mu, cov: grid_paraboloid_expectation(mu, cov, axis_x, axis_y, (var_x, var_y), nodes)
     )
+
+
+def entmax_mixture(mixture: Mixture, rbfs: Rbfs, alpha: float, nodes: int) -> Tensor:
+    """E_p of the RBFs under densities of alpha-entmax."""
+    return mixture_expectation(mixture, lambda mu, cov: entmax_expectation(mu, cov, rbfs.axes, rbfs.var, alpha, nodes))
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -69,6 +71,12 @@ def _corrupt_rows(task: Task, batch: Batch, level: Tensor, modality: Modality, k
     if modality.encoder == "tokens" and modality.kind == "sequence":  # token features of a text: padding stays padding
         out = out.masked_fill((x == 0).all(dim=-1, keepdim=True), 0.0)
     return out
+
+
+def closing_loss(base: Method) -> Literal["task", "terms"]:
+    """What a stage after the base's own is trained on: its terms alone where these hold the task's loss already."""
+    last = base.stages()[-1]
+    return "terms" if last.loss == "terms" and base.auxiliary in (last.terms or ()) else "task"
 
 
 def decoder(method: Method) -> tuple[nn.Parameter, ...]:

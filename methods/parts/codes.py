@@ -16,6 +16,7 @@ from methods.functional.retrieval import recall_at_k
 # and 2e-4 to 3e-4 after a positive-only loss has made them constant. A rank near one is a line.
 COLLAPSED_COSINE = 0.9995
 COLLAPSED_RANK = 1.5
+RIDGE = 1e-3  # of the map between codes, relative to their mean variance
 TOP = 10  # correlations are summed over the leading ten
 NAMED = 3  # up to so many modalities every direction has its own entry, beyond only the mean
 
@@ -39,6 +40,7 @@ class Codes(NamedTuple):
 def report(task: Task, train: Codes, test: Codes) -> dict[str, float]:
     """Every number, by name."""
     found = {**collapse(task, test), **held_out_correlations(train, test), **paired_retrieval(task, test)}
+    found.update(shared_variance(train, test))
     if task.goal.probed:
         found.update(transfer(task, train, test))
     if task.goal.classifies:
@@ -81,6 +83,29 @@ def held_out_correlations(train: Codes, test: Codes) -> dict[str, float]:
         "correlation_sum_train": float(cca.correlations[:TOP].sum()),
         "correlation_directions": float(min(TOP, len(correlations))),
     }
+
+
+def shared_variance(train: Codes, test: Codes) -> dict[str, float]:
+    """How much of the variance of one modality's codes another's tell, in test rows, by a linear map of training rows.
+
+    Tells strong coordination (1: codes are one up to a linear map) from partial (some directions are common, the rest
+    are each modality's own) and from none (0). A mean over ordered pairs; 0 at least.
+    """
+    rows, held_out = train.complete().double(), test.complete().double()
+    if len(rows) < 2 or len(held_out) < 2 or not (rows.isfinite().all() and held_out.isfinite().all()):
+        return {}
+    mean = rows.mean(dim=0)
+    rows, held_out = rows - mean, held_out - mean
+    shares = []
+    for i, j in permutations(range(rows.shape[1]), 2):
+        x, y = rows[:, i], rows[:, j]
+        gram = x.T @ x
+        gram.diagonal().add_(RIDGE * gram.diagonal().mean() + torch.finfo(gram.dtype).tiny)
+        weight = torch.linalg.solve(gram, x.T @ y)
+        total = held_out[:, j].square().sum()
+        error = (held_out[:, j] - held_out[:, i] @ weight).square().sum()
+        shares.append(float((1 - error / total.clamp(min=1e-12)).clamp(min=0)))
+    return {"shared_variance": sum(shares) / len(shares)}
 
 
 def _pearson(a: Tensor, b: Tensor) -> Tensor:

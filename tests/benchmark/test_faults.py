@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -168,3 +169,69 @@ def _line(process: subprocess.Popen[str]) -> str:
     while not (line := process.stderr.readline()).strip():
         assert line, "the run ended without a word"
     return line
+
+
+@pytest.mark.slow
+def test_a_worker_killed_while_it_imports_costs_no_cell(
+    running: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    process = running("--methods", "steady,concat", "--workers", 1)
+    until(lambda: children(process.pid), process)
+    os.kill(children(process.pid)[0], 40)  # a signal without a name
+    out, err = process.communicate(timeout=900)
+    assert process.returncode == 0, err
+    assert "2 cells: 2 run, 0 cached, 0 failed, 0 left" in out and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_lost_terminal_ends_workers_and_runner(running: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = running("--methods", "waits,steady", "--workers", 1, "--grace", 0.5)
+    until(lambda: waiting(tmp_path), process)
+    os.killpg(process.pid, signal.SIGHUP)
+    out, err = process.communicate(timeout=900)
+    assert process.returncode == 128 + signal.SIGHUP
+    assert "2 cells: 0 run, 0 cached, 0 failed, 2 left" in out and "Traceback" not in err
+    (worker,) = waiting(tmp_path)
+    assert not Path(f"/proc/{worker}").exists()
+
+
+@pytest.mark.slow
+def test_a_second_run_takes_other_cells_and_keeps_its_timeout(
+    running: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """The first one's worker is stopped in the middle of a cell; the second runs all others."""
+    first = running("--methods", "waits", "--workers", 1, "--json")
+    until(lambda: waiting(tmp_path), first)
+    (worker,) = waiting(tmp_path)
+    os.kill(worker, signal.SIGSTOP)
+    second = running("--methods", "waits,steady,concat", "--seeds", 2, "--workers", 1, "--cell-timeout", 60)
+    until(lambda: len(waiting(tmp_path)) == 2, second)  # the other seed of `waits`
+    (tmp_path / "go").touch()
+    until(lambda: len(list((tmp_path / "results").glob("*.json"))) == 5, second)
+    os.kill(worker, signal.SIGCONT)
+    out, err = second.communicate(timeout=900)
+    assert second.returncode == 0 and first.wait(timeout=900) == 0, err
+    assert "6 cells: 6 run, 0 cached, 0 failed, 0 left" in out
+    assert all(record.status == "ok" for record in by_method(tmp_path / "results").values())
+
+
+@pytest.mark.slow
+def test_too_little_address_space_is_said_in_a_sentence(tmp_path: Path) -> None:
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (700 * 2**20, resource.RLIM_INFINITY))
+
+    command = [sys.executable, "-m", "benchmark.cli", "plan", "quick"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False, preexec_fn=limited
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "address space" in done.stderr.splitlines()[-1]
+
+
+def children(pid: int) -> list[int]:
+    """The worker processes of a runner."""
+    try:
+        started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(child) for child in started if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    except OSError:
+        return []

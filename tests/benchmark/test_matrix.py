@@ -20,7 +20,9 @@ def test_shipped_matrices_are_read() -> None:
 def test_the_default_matrix_is_planned() -> None:
     matrix = read(DEFAULT)
     plan = make_plan(matrix)
-    assert {cell.method for cell in plan.cells} == {choice.name for choice in matrix.methods} | set(plan.added)
+    nowhere = {"zero_shot"}  # compares features of one space, which no dataset of the matrix has
+    chosen = {choice.name for choice in matrix.methods} | set(plan.added)
+    assert {cell.method for cell in plan.cells} == chosen - nowhere
     assert {cell.dataset for cell in plan.cells} == {choice.name for choice in matrix.datasets}
     assert {cell.seed for cell in plan.cells} == set(matrix.seeds)
 

@@ -124,7 +124,7 @@ def test_a_metric_must_be_the_targets() -> None:
         ValueError, match="`metric` of a regression task to be one of r2, mse, mae, correlation, but got 'accuracy'"
     ):
         Task("t", "1", PAIR, "regression", 1, metric="accuracy")
-    with pytest.raises(ValueError, match="one of accuracy, macro_f1, but got 'f1'"):
+    with pytest.raises(ValueError, match="one of accuracy, balanced_accuracy, macro_f1, but got 'f1'"):
         Task("t", "1", PAIR, "multiclass", 3, metric="f1")
     assert Task("t", "1", PAIR, "multiclass", 2, metric="f1").metric == "f1"
 

@@ -29,7 +29,7 @@ MEMORY = 2**30  # bytes that one example may add
 DECENT = (ValueError, KeyError, OSError, ImportError)  # what benchmark/cli.py answers with one message
 
 
-def fuzz(test: Callable[..., Any]) -> Callable[..., Any]:
+def fuzz(test: Callable[..., Any], examples: int = EXAMPLES) -> Callable[..., Any]:
     """Many examples; a night's differ from the last night's."""
     quiet = [
         HealthCheck.too_slow,
@@ -38,7 +38,12 @@ def fuzz(test: Callable[..., Any]) -> Callable[..., Any]:
         HealthCheck.large_base_example,
     ]
     quiet.append(HealthCheck.function_scoped_fixture)
-    return settings(max_examples=EXAMPLES, derandomize=not NIGHT, deadline=None, suppress_health_check=quiet)(test)
+    return settings(max_examples=examples, derandomize=not NIGHT, deadline=None, suppress_health_check=quiet)(test)
+
+
+def fuzz_slowly(test: Callable[..., Any]) -> Callable[..., Any]:
+    """A tenth as many, where an example takes a tenth of a second and more."""
+    return fuzz(test, max(EXAMPLES // 10, 20))
 
 
 class TooSlow(BaseException):

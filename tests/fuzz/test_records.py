@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmark.commands import show
 from benchmark.commands.leaderboard import FORMATS, render
-from leaderboard import tables
+from leaderboard import renderings, tables
 from leaderboard.board import build_all
 from leaderboard.merge import BoardError, gather
 from leaderboard.record import Condition, InvalidRecord, Record
@@ -88,7 +88,7 @@ def boards(folder: Path, format: str, view: str) -> None:
         found = build_all(gather([folder], skip_invalid=True))
     if format == "terminal":
         for board in found:
-            Console(file=io.StringIO(), width=120).print(tables.terminal(tables.table(board, view), 120))
+            Console(file=io.StringIO(), width=120).print(renderings.terminal(tables.table(board, view), 120))
     else:
         render(found, format, view)
 

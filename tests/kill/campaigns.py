@@ -27,6 +27,7 @@ from pathlib import Path
 import benchmark.runner  # noqa: F401 - what runners and workers need, imported once
 from benchmark.cli import main as polymodal
 from benchmark.executors import foreground, local  # noqa: F401
+from benchmark.executors.lifeline import die_with
 from benchmark.matrix import read
 from benchmark.plan import make_plan
 from leaderboard import store as store_
@@ -84,11 +85,13 @@ def forked_workers() -> Iterator[None]:
 
 def start(command: tuple[str, ...], folder: Path, dies: Callable[[], None] = lambda: None) -> int:
     """Fork a runner in a process group of its own; its process id."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     code = 70
     try:
+        die_with(parent)
         os.setsid()
         os.chdir(folder)
         quiet = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -179,7 +179,9 @@ def test_rows_of_one_source_are_counted_as_one(build: Build) -> None:
         for record in store.scan().records:
             own = {k: np.repeat(v, 4, axis=0) for k, v in store.predictions(record.cell.id).items()}
             own["row"] = np.arange(400)
-            store.write(record, {**own, "group": np.repeat(np.arange(100), 4)} if store is again else own)
+            store.write(
+                changed(record, rows=400), {**own, "group": np.repeat(np.arange(100), 4)} if store is again else own
+            )
     half, wrong = (_row(_board(s), "gated").entries["digits"].measures["clean"].half or 0 for s in (again, blind))
     assert half == pytest.approx(want.entries["digits"].measures["clean"].half, rel=0.02)
     assert 0 < wrong < 0.75 * half

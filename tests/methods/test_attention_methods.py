@@ -18,6 +18,9 @@ NAMES = ("softmax_attention", "sparsemax_attention", "continuous_softmax", "cont
 OPTIONS = [
     *(pytest.param(name, {}, id=name) for name in NAMES),
     pytest.param("softmax_attention", {"query": "constant", "heads": 2}, id="constant-query"),
+    pytest.param("softmax_attention", {"align": "additive"}, id="additive"),
+    pytest.param("mixture_attention", {"align": "multiplicative"}, id="multiplicative"),
+    pytest.param("continuous_sparsemax", {"alpha": 1.5}, id="entmax"),
     pytest.param("continuous_softmax", {"setting": "direct"}, id="direct-softmax"),
     pytest.param("continuous_sparsemax", {"setting": "direct"}, id="direct-sparsemax"),
     pytest.param("mixture_attention", {"components": 2, "component": "paraboloid", "mixing": "sparse"}, id="sparse"),
@@ -203,3 +206,24 @@ def test_attend_says_what_is_wrong(tmp_path) -> None:
         choose(store, ["abc"], None)
     with pytest.raises(ValueError, match="no trained attention"):
         choose(store, [], "shapes_count")
+
+
+@pytest.mark.parametrize("align", ["scaled_dot", "multiplicative", "additive"])
+def test_alignment_models_against_loops(align: str) -> None:
+    method, (inputs, present) = make("softmax_attention", {"align": align, "heads": 2}).eval(), batch()
+    with torch.no_grad():
+        tokens = method(inputs, present).tokens["image"]
+        query = torch.randn(len(present), 16)
+        found = method.scores("image", tokens, query)
+        keys = tokens.x @ method.key["image"].weight.T  # pyright: ignore
+        for b in range(2):
+            for head in range(2):
+                part = slice(8 * head, 8 * head + 8)
+                for cell in (0, 7):
+                    q, k = query[b, part], keys[b, cell, part]
+                    expected = {
+                        "scaled_dot": lambda q=q, k=k: (q @ k) / 8**0.5,
+                        "multiplicative": lambda q=q, k=k: q @ k,
+                        "additive": lambda q=q, k=k, h=head: method.weigh["image"][h] @ (q + k).tanh(),
+                    }[align]()
+                    torch.testing.assert_close(found[b, head, cell], expected)

@@ -21,7 +21,7 @@ from datamodules.registry import datasets
 from datamodules.spec import Batch, Modality, Task
 from methods.base import Encoded, Method, Output, Recipe
 from methods.functional.coordination import clip_loss, dcca_loss
-from methods.parts.codes import Codes, fit_probe, report
+from methods.parts.codes import Codes, fit_probe, report, shared_variance
 from methods.parts.coordination import Coordination
 from methods.parts.identity import identities
 from methods.parts.raw_views import flatten
@@ -534,3 +534,17 @@ def test_contrastive_codes_beat_those_of_untrained_encoders() -> None:
     assert after["median_rank"] < before["median_rank"]
     assert after["class_mean"] > 0.5
     assert after["codes_collapsed"] == 0
+
+
+@pytest.mark.parametrize(("common", "expected"), [(6, 1.0), (3, 0.5), (0, 0.0)])
+def test_shared_variance_tells_strong_partial_and_no_coordination(common: int, expected: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+
+    def codes(rows: int) -> Codes:
+        a, b = torch.randn(2, rows, 6, generator=draw)
+        b[:, :common] = 2 * a[:, :common].flip(1)  # the same directions, in another order and scale
+        b[:, common:] *= 2
+        return Codes(torch.stack([a, b], dim=1), torch.ones(rows, 2, dtype=torch.bool), torch.zeros(rows))
+
+    found = shared_variance(codes(2000), codes(1000))["shared_variance"]
+    assert found == pytest.approx(expected, abs=0.02)

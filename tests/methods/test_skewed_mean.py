@@ -19,6 +19,7 @@ from methods.functional.retrieval import recall_at_k
 from methods.parts.center_regularizers import Regularizer
 from methods.parts.class_centers import Loss, ProxyNCA, metric_loss
 from methods.parts.unseen_classes import normalized_mutual_information
+from methods.registry import methods
 from methods.skewed_mean import SkewedMean
 from tests.methods import conftest
 
@@ -277,3 +278,17 @@ def test_learns_to_retrieve():
     )
     trainer.fit(method, data)
     assert seen_recall() > before + 0.1
+
+
+@pytest.mark.parametrize("wrapper", ["augmented", "emma"])
+def test_a_wrapper_counts_its_cross_entropy_once(wrapper):
+    torch.manual_seed(0)
+    method = methods.get(wrapper)(CLASSES, RECIPE, base=Base("skewed_mean"))
+    last = method.stages()[-1]
+    with method.in_stage(last):
+        batch = batch_of()
+        terms = method.objective(method(batch.inputs, batch.present), batch)
+    assert "classifier" in terms and "task" not in terms
+    plain = methods.get(wrapper)(CLASSES, RECIPE, base=Base("concat"))
+    with plain.in_stage(plain.stages()[-1]):
+        assert "task" in plain.objective(plain(batch.inputs, batch.present), batch)

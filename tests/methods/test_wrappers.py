@@ -46,7 +46,7 @@ def test_a_step_of_every_stage_over_every_base_it_accepts(wrapper: str) -> None:
     refused = set(methods.names()) - bases
     assert len(bases) >= 10
     if wrapper in ANY:
-        assert refused == SOLVED
+        assert refused == SOLVED | {"zero_shot"}  # which is for tasks without labels
     if wrapper == "skewed_mean":  # fitted in several stages, or on a loss of its own: the plan says so
         assert {"late", "cca", "dcca", "dccae", "channel_exchange", "emma"} <= refused
 

@@ -59,7 +59,7 @@ function update(changes) {
   if (!dataset(state.dataset)) state.dataset = "";
   writeHash();
   if ("method" in changes) drawDrawer();
-  else if ("q" in changes || Object.keys(changes).join() === "sort") drawTable();
+  else if ("q" in changes || "columns" in changes || Object.keys(changes).join() === "sort") drawTable();
   else if (Object.keys(changes).join() === "zoom") drawScatter();
   else draw();
 }

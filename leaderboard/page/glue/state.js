@@ -4,7 +4,7 @@
 document.documentElement.dataset.js = "yes";
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const DEFAULTS = { track: DATA.boards[0].track, league: "", slice: "overview", dataset: "", family: "", q: "", sort: "", method: "",
-                   cost: "", on: "", zoom: "" };
+                   cost: "", on: "", zoom: "", columns: "" };
 const state = { ...DEFAULTS, pins: null };
 const PINS = 8;
 const FEW = 100; // rows drawn at once: the others come when they are asked for
@@ -118,7 +118,6 @@ function visibleRows() {
 /* The number behind a column, and half its interval: of one dataset, or the mean over those of the view. */
 function value(row, measure, name = state.dataset) {
   if (name) return row.entries[name].m?.[measure];
-  if (!state.league) return measure in row.means ? [row.means[measure]] : undefined;
   const found = datasets().map(d => row.entries[d.name].m?.[measure]?.[0]);
   if (measure === "clean" || found.some(v => v === undefined)) return undefined;
   return [d3.mean(found)];

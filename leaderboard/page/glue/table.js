@@ -47,13 +47,16 @@ function drawTable() {
   const table = el("table", { class: "board" }, el("thead", {}, el("tr", {}, list.map(c => headCell(c, sort)))),
     el("tbody", {}, rows.map(row => el("tr", { class: isReference(row) ? "reference" : "" }, list.map(c => c.cell(row, c))))));
   holder.replaceChildren(table);
-  const left = fit(holder, table, list);
+  holder.classList.toggle("sideways", state.columns === "all");
+  const left = state.columns === "all" ? [] : fit(holder, table, list);
   const shown = list.slice(0, list.length - left.length);
   const more = sort.rows.length - rows.length;
   document.getElementById("under").replaceChildren(
     ...(rows.length ? [] : [el("p", {}, "No method matches.")]),
     ...(more > 0 ? [el("p", {}, el("button", { type: "button", onclick: () => { shownAll = true; drawTable(); } }, `${count(more, "more method")}`))] : []),
-    ...(left.length ? [el("p", { class: "leftout" }, "Not shown at this width: " + left.map(c => [c.over, c.title].filter(Boolean).join(" ")).join(", ") + ".")] : []),
+    ...(left.length ? [el("p", { class: "leftout" }, "Not shown at this width: " + left.map(c => [c.over, c.title].filter(Boolean).join(" ")).join(", ") + ". ",
+      el("button", { type: "button", onclick: () => update({ columns: "all" }) }, "Show every column"))] : []),
+    ...(state.columns === "all" ? [el("p", {}, el("button", { type: "button", onclick: () => update({ columns: "" }) }, "Only the columns that fit"))] : []),
     el("details", { class: "columns" }, el("summary", {}, "What these columns are"), glossary(shown)),
     ...powerLines().map(text => el("p", {}, text)));
 }

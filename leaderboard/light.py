@@ -1,0 +1,48 @@
+"""Records as a table needs them: what no board reads is left out, and what many have in common is kept once.
+
+Twenty thousand whole records are a gigabyte and a half, most of it the same conditions again and again.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import force_setattr, replace
+
+from leaderboard.record import Condition, Fill, Measured, Numbers, Record
+
+_NOTHING: Numbers = {}
+_NO_FILLS: dict[Fill, float] = {}
+_DOUBT = "error_auroc"  # the one diagnostic that is a measure
+
+
+class Lighten:
+    """Call it with each record of a folder."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[Condition, ...], tuple[Condition, ...]] = {}
+
+    def __call__(self, record: Record) -> Record:
+        """The record without learning curves, further metrics and other diagnostics."""
+        planned = self._shared.setdefault(record.cell.conditions, record.cell.conditions)
+        # The same value, so the cell stays the same; a replaced cell would be hashed again.
+        force_setattr(record.cell, "conditions", planned)
+        measured = tuple(map(_light, planned, record.conditions)) if record.conditions else ()
+        training = tuple(replace(stage, history=()) for stage in record.training)
+        return replace(record, conditions=measured, training=training)
+
+
+def _light(planned: Condition, found: Measured) -> Measured:
+    """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions only."""
+    return Measured(
+        planned.kind,
+        planned.modality,
+        planned.corruption,
+        planned.severity,
+        planned.absent,
+        planned.rate,
+        score=found.score,
+        metrics=_NOTHING,
+        calibration=found.calibration if planned.kind in ("clean", "single") else _NOTHING,
+        weights=found.weights,
+        diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
+        fills=found.fills or _NO_FILLS,
+    )

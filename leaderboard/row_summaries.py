@@ -1,0 +1,83 @@
+"""What rows add to the measures of many methods, read by as many processes as there are cores when there is much."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from numpy.typing import NDArray
+
+from leaderboard import outcomes
+from leaderboard.moderated import Summary
+from leaderboard.pillars import Weights
+from leaderboard.record import Record
+from leaderboard.store import Store
+
+_MANY = 2000  # files from which on it is worth starting processes
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A method: where the predictions of its seeds are, and what is made of them; nothing that is slow to send."""
+
+    files: tuple[tuple[Store, str], ...]
+    metric: str
+    weightings: Mapping[str, Weights]
+    groups: NDArray[Any] | None
+
+
+def by_row(
+    methods: Mapping[str, Sequence[Record]],
+    able: Mapping[str, Sequence[str]],
+    weights: Mapping[str, Weights],
+    stores: Mapping[str, Any],
+    groups: NDArray[Any] | None,
+) -> dict[str, dict[str, Summary]] | None:
+    """Method -> measure -> summary.
+
+    Args:
+        methods: Their records on one dataset, one per seed.
+        able: The measures each of them has.
+        weights: Measure -> condition -> weight.
+        stores: Cell id -> where its predictions are.
+        groups: The source of each row; None: all are independent.
+
+    Returns:
+        None unless every cell has predictions of the same rows: what is known of some only cannot be compared.
+    """
+    wanted = {name: {m: weights[m] for m in able[name]} for name in methods}
+    if sum(map(len, methods.values())) < _MANY or _cores() == 1 or not _all_folders(methods, stores):
+        done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
+    else:
+        jobs = [
+            _Job(tuple((stores[r.cell.id], r.cell.id) for r in own), own[0].cell.metric, wanted[name], groups)
+            for name, own in methods.items()
+        ]
+        done = list(_pool().map(_summaries, jobs, chunksize=max(1, min(50, len(jobs) // (4 * _cores())))))
+    found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
+    sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
+    return found if len(found) == len(done) and len(sizes) == 1 else None
+
+
+def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:
+    return all(isinstance(stores[r.cell.id], Store) for own in methods.values() for r in own)
+
+
+def _summaries(job: _Job) -> dict[str, Summary] | None:
+    found = outcomes.from_files(job.files, job.metric, list(job.weightings.values()), job.groups)
+    return None if found is None else dict(zip(job.weightings, found, strict=True))
+
+
+def _cores() -> int:
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+
+
+@cache
+def _pool() -> ProcessPoolExecutor:
+    """One for all datasets of a board; it ends with the program."""
+    return ProcessPoolExecutor(_cores(), multiprocessing.get_context("spawn"))
