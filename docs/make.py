@@ -1,10 +1,11 @@
 """Write the pages of the site that are made from the code: `make docs` runs this, then MkDocs.
 
-One page a method, a dataset and a claim list, and the reference of the command line. They are not kept in git, except
-the last, which people read there; a test compares it with the parser.
+A page for each method and dataset, one of the claims, the reference of the command line, and the headline of the
+README. The last two are kept in git, where people read them; tests compare them with what they are made from.
 """
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import make_claims
 import make_cli
 import make_datasets
 import make_methods
-from published import published
+from published import headline, published
 
 DOCS = Path(__file__).parent
+README = DOCS.parent / "README.md"
+BOARD = re.compile(r"(<!-- board -->\n)(.*?)(<!-- /board -->)", flags=re.S)
 
 
 def pages() -> dict[str, str]:
@@ -28,6 +31,12 @@ def pages() -> dict[str, str]:
     }
 
 
+def readme() -> str:
+    """The README with the headline of the published board, as it is now, between its marks."""
+    said = headline(published())
+    return BOARD.sub(lambda found: found[1] + said + found[3], README.read_text(encoding="utf-8"))
+
+
 def main() -> None:
     """Write them; pages of what is no longer registered go."""
     os.environ.pop("POLYMODAL_DATA", None)  # the site must not depend on what this machine has
@@ -36,6 +45,7 @@ def main() -> None:
     for path, text in pages().items():
         (DOCS / path).parent.mkdir(exist_ok=True)
         (DOCS / path).write_text(text, encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the pages say of the published board, if this copy has one."""
 
 from leaderboard import load
+from leaderboard.answer import answer
 from leaderboard.board import Board, Row
 from leaderboard.reference import REFERENCE
 
@@ -62,3 +63,18 @@ def dataset_table(board: Board | None, dataset: str) -> str:
         interval = "one seed" if e.low is None or e.high is None else f"{e.low:.3f} to {e.high:.3f}"
         lines.append(f"| `{label}` | {e.mean:.3f} | {interval} |")
     return "\n".join(lines) + "\n"
+
+
+def headline(board: Board | None, most: int = 6) -> str:
+    """What the README says of the published board: its first sentences, and who is ahead."""
+    if board is None:
+        return "This copy has no published results yet.\n"
+    sentences = [s for s in answer(board) if not s.startswith("A smoke test")][:2]
+    lines = ["| advantage over `concat` | clean | robust | missing |", "|---|---|---|---|"]
+    by_label = {row.label: row.standings for row in board.rows}
+    leading = [s.method for s in board.order("clean") if s.method not in board.references][:most]
+    for label in leading:
+        own = by_label[label]
+        cells = (f"{own[p].advantage:+.3f}" if p in own else "" for p in ("clean", "robust", "missing"))
+        lines.append(f"| `{label}` | {' | '.join(cells)} |")
+    return "\n".join([" ".join(sentences), "", *lines]) + "\n"
