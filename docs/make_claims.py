@@ -24,7 +24,9 @@ def page() -> str:
     parts = [HEAD]
     for entry in claims.entries():
         claim = claims.get(entry.name)()
-        parts.append(f"## `{entry.name}`\n\n> {entry.summary}\n\nSource: {claim.source}.\n\nSupported if, with intervals:\n")
+        parts.append(
+            f"## `{entry.name}`\n\n> {entry.summary}\n\nSource: {claim.source}.\n\nSupported if, with intervals:\n"
+        )
         parts.append("\n".join(f"- {rule.text}" for rule in claim.rules) + "\n")
         if claim.caveat:
             parts.append(f"{claim.caveat}\n")
