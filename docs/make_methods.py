@@ -13,8 +13,8 @@ from methods.registry import methods
 MATHEMATICS = Path(__file__).parent / "mathematics"
 HEAD = """# Methods
 
-{count} methods, each in one file of `methods/`. Every page says what a method does, its equations, where it differs from
-its source and why, its options with their ranges, and where it stands on the published board.
+{count} methods, each in one file of `methods/`. Every page says what a method does, its equations, where it differs
+from its source and why, its options with their ranges, and where it stands on the published board.
 """
 
 

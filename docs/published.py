@@ -5,7 +5,7 @@ from leaderboard.answer import answer
 from leaderboard.board import Board, Row
 from leaderboard.reference import REFERENCE
 
-NONE = "This copy of Polymodal has no published results of it yet; `polymodal leaderboard --reference` shows those it has.\n"
+NONE = "This copy has no published results of it yet; `polymodal leaderboard --reference` shows those it has.\n"
 
 
 def published() -> Board | None:

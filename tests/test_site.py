@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from datamodules.registry import datasets
 from methods.registry import methods
 from tests.markdown import DOCS, ROOT, make_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module", name="pages")
@@ -58,9 +62,8 @@ def test_functions_that_the_mathematics_names_exist() -> None:
     for path in (DOCS / "mathematics").glob("*.md"):
         for module, name in re.findall(r"`(\w+)\.(\w+)`", path.read_text()):
             if module in modules:
-                assert hasattr(importlib.import_module(f"methods.functional.{module}"), name), (
-                    f"{path}: {module}.{name}"
-                )
+                functions = importlib.import_module(f"methods.functional.{module}")
+                assert hasattr(functions, name), f"{path}: {module}.{name}"
                 found += 1
     assert found > 60
 
@@ -110,7 +113,7 @@ def test_nothing_hides_from_strict() -> None:
 
 
 @pytest.fixture(scope="module", name="browser")
-def browser_fixture() -> Iterator[object]:
+def browser_fixture() -> "Iterator[Browser]":
     from tests.leaderboard.test_page import FLAGS
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -126,20 +129,15 @@ def browser_fixture() -> Iterator[object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)], ids=["desktop", "phone"])
-def test_pages_open_without_a_network(site: Path, browser: "object", size: tuple[int, int], scheme: str) -> None:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)  # type: ignore[attr-defined]
+def test_pages_open_without_a_network(site: Path, browser: "Browser", size: tuple[int, int], scheme: str) -> None:
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda m: wrong.append(m.text))
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
-    for name in (
-        "index.html",
-        "methods/continuous_sparsemax.html",
-        "mathematics/energy.html",
-        "datasets/digit_halves.html",
-    ):
-        page.goto((site / name).as_uri())
+    for name in ("index", "methods/continuous_sparsemax", "mathematics/energy", "datasets/digit_halves"):
+        page.goto((site / f"{name}.html").as_uri())
         assert page.locator("h1").first.is_visible()
         beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert beyond <= 0, f"{name} is wider than the screen by {beyond} pixels"
