@@ -146,3 +146,14 @@ def test_pages_open_without_a_network(site: Path, browser: "Browser", size: tupl
     assert page.evaluate("document.body.dataset.mdColorScheme") == ("default" if scheme == "light" else "slate")
     assert not wrong
     context.close()
+
+
+@pytest.mark.slow
+def test_search_finds_without_a_network(site: Path, browser: "Browser") -> None:
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").click()
+    page.keyboard.type("sparsemax", delay=20)  # the page listens to keys
+    page.wait_for_selector(".md-search-result__link")
+    assert "sparsemax_attention" in page.locator(".md-search-result").inner_text()
+    page.close()
