@@ -113,6 +113,7 @@ def _results(folder: str) -> str:
     store.prepare()
     free = shutil.disk_usage(store.folder).free / 2**30
     if not existed:
+        shutil.rmtree(store.folder / ".locks", ignore_errors=True)
         store.folder.rmdir()
         return f"{folder} can be created, {free:.0f} GB free"
     reading = store.scan()

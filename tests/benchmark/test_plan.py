@@ -92,5 +92,5 @@ def test_a_small_table_is_told_what_its_batches_and_steps_will_be(
     (tmp_path / "table.csv").write_text(f"a,b,target\n{table}\n")
     dataset = {"name": "csv_views", "file": str(tmp_path / "table.csv"), "modalities": {"a": ["a"], "b": ["b"]}}
     wanted = {"methods": ["concat"], "datasets": [dataset], "recipe": {"epochs": epochs}, "baselines": False}
-    notes = make_plan(parse(wanted, "test")).notes
+    notes = [note for note in make_plan(parse(wanted, "test")).notes if "steps" in note]
     assert len(notes) == len(said) and all(part in note for part, note in zip(said, notes, strict=True)), notes

@@ -148,7 +148,7 @@ def step(method: Method, datamodule: Probe) -> None:
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_takes_a_step_in_mixed_precision(name: str) -> None:
     cls: type[Method] = methods.get(name)
-    for shape in ("images", "image_text"):
+    for shape in ("images", "image_text", "zero_shot"):
         datamodule = Probe(shape=shape)
         options = cls.variants(datamodule.task)[0]
         if cls.applies_to(datamodule.task, options) is None:

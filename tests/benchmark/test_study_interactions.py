@@ -41,7 +41,19 @@ def decompose(data: DataModule, **options: Any) -> study.Findings:
 def record(label: str, seed: int, score: float, **fields: Any) -> Record:
     cell = {"method": label.partition("[")[0], "label": label, "options": {"label": label}, "seed": seed}
     dataset = {"dataset": "interactions_xor", "dataset_options": {"rows": 4000}}
-    return make_record(**cell, **dataset, conditions=(measured("clean", score),), trivial=0.5, **fields)
+    fields = {"cost": {"train_seconds": 1.0 + seed + len(label)}, **fields}  # no two cells take the same time
+    return make_record(**cell, **dataset, conditions=(measured("clean", score),), trivial=0.5, rows=100, **fields)
+
+
+def predictions(record: Record) -> dict[str, np.ndarray]:
+    """Rows that give the record its score: those of one class are told apart from the other."""
+    target = np.arange(100) % 2
+    right = np.arange(100) < round(100 * record.clean)
+    return {"target": target, "row": np.arange(100), "pred:clean": np.where(right, target, 1 - target)}
+
+
+def write(store: Store, record: Record) -> None:
+    store.write(record, predictions(record))
 
 
 # ---- the truth ----------------------------------------------------------------------------------------------------
@@ -170,12 +182,12 @@ def test_text_is_counted_and_images_are_reduced() -> None:
 
 
 def test_run_writes_figure_numbers_and_the_scores_of_the_records(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(study, "build_dataset", lambda name, options: Xor(rows=1000))
+    monkeypatch.setattr(study, "chosen_dataset", lambda *given: Xor(rows=1000))
     store = Store(tmp_path / "results")
     store.prepare()
     for seed, score in enumerate((0.81, 0.83)):
-        store.write(record("concat", seed, score), {"target": np.zeros(1)})
-        store.write(record("unimodal[a]", seed, 0.5), {"target": np.zeros(1)})
+        write(store, record("concat", seed, score))
+        write(store, record("unimodal[a]", seed, 0.5))
     options = ("interactions_xor", "--raw", "--clusters", "4", "--shuffles", "2", "--out", str(tmp_path / "out"))
     assert study.run(parse(study, *options, "--results", str(tmp_path / "results"))) == 0
     printed = capsys.readouterr().out
@@ -226,10 +238,10 @@ def test_exchange_draws_the_shares_of_the_history(tmp_path, capsys) -> None:
     stages = (Fitted("train", 1.0, history=tuple(history)),)
     store = Store(tmp_path)
     store.prepare()
-    store.write(record("channel_exchange", 0, 0.9, training=stages), {"target": np.zeros(1)})
-    store.write(record("channel_exchange[exchange=none]", 0, 0.8, training=stages), {"target": np.zeros(1)})
+    write(store, record("channel_exchange", 0, 0.9, training=stages))
+    write(store, record("channel_exchange[exchange=none]", 0, 0.8, training=stages))
     plain = (Fitted("train", 1.0, history=({"val/accuracy": 1.0},)),)
-    store.write(record("concat", 0, 0.8, training=plain), {"target": np.zeros(1)})
+    write(store, record("concat", 0, 0.8, training=plain))
     assert exchange.run(parse(exchange, "--results", str(tmp_path), "--out", str(tmp_path / "out"))) == 0
     assert "0.50 0.50" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "exchange.json").read_text())["interactions_xor"]
@@ -240,6 +252,6 @@ def test_exchange_draws_the_shares_of_the_history(tmp_path, capsys) -> None:
 
 def test_exchange_without_shares(tmp_path, capsys) -> None:
     assert main(["study", "exchange", "--results", str(tmp_path / "none")]) == 2
-    Store(tmp_path).write(record("concat", 0, 0.8), {"target": np.zeros(1)})
+    write(Store(tmp_path), record("concat", 0, 0.8))
     assert main(["study", "exchange", "--results", str(tmp_path)]) == 2
     assert "polymodal run exchange" in capsys.readouterr().err

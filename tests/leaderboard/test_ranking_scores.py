@@ -76,5 +76,7 @@ def test_a_task_that_ranks_keeps_probabilities_and_others_keep_classes(metric: s
     plain = Task("t", "1", PAIR, "multiclass", 2).goal
     classes = plain.prediction(out)
     assert torch.equal(classes, logits.argmax(dim=1))
-    assert {name: found[name] for name in ("accuracy", "macro_f1", "f1")} == plain.scores(classes, target)
+    assert {name: found[name] for name in ("accuracy", "balanced_accuracy", "macro_f1", "f1")} == plain.scores(
+        classes, target
+    )
     assert ranked.trivial(target, target) == pytest.approx(0.5)
