@@ -70,5 +70,5 @@ kill: $(DEV)
 	PYTHONPATH=. $(BIN)/python tests/kill/campaigns.py $(N)
 
 clean:
-	rm -rf .venv results site .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv results site docs/methods docs/datasets docs/claims.md .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import pytest
 
 from datamodules.registry import datasets
 from methods.registry import methods
+from tests.browser import browser_fixture  # noqa: F401 -- a fixture
 from tests.markdown import DOCS, ROOT, make_page
 
 if TYPE_CHECKING:
@@ -110,20 +110,6 @@ def test_the_build_is_strict_and_complete(site: Path) -> None:
 def test_nothing_hides_from_strict() -> None:
     build = re.findall(r"mkdocs build.*", (ROOT / "Makefile").read_text())
     assert build == ["mkdocs build --strict --site-dir site"], "--quiet hides warnings from --strict"
-
-
-@pytest.fixture(scope="module", name="browser")
-def browser_fixture() -> "Iterator[Browser]":
-    from tests.leaderboard.test_page import FLAGS
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.mark.slow
