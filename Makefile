@@ -52,7 +52,8 @@ test-slow: $(DEV)
 
 docs: $(DEV)
 	PYTHONPATH=. $(BIN)/python docs/make.py
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@# Not --quiet, which hides from --strict what it would refuse.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -69,5 +70,5 @@ kill: $(DEV)
 	PYTHONPATH=. $(BIN)/python tests/kill/campaigns.py $(N)
 
 clean:
-	rm -rf .venv results site .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv results site docs/methods docs/datasets docs/claims.md .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -198,7 +198,7 @@ def _arguments(
     files = [str(p) for p in plugins if not isinstance(p, type)]
     known = {cls: _registered(cls) for cls in classes}
     importable = [file for cls in classes if (file := _file(cls, known[cls])) is not None]
-    settings = [f"recipe.{key}={json.dumps(value)}" for key, value in (recipe or {}).items()]
+    settings = [f"recipe.{key}={_toml(value)}" for key, value in (recipe or {}).items()]
     chosen = {}
     for kind, choices in (("methods", methods), ("datasets", datasets)):
         chosen[kind] = None if choices is None else [_name(c, known, settings) for c in choices]
@@ -245,8 +245,17 @@ def _name(choice: str | type | Mapping[str, Any], known: Mapping[type, str], set
     if isinstance(choice, type):
         return known[choice]
     name = choice["name"]
-    settings += [f"{name}.{key}={json.dumps(value)}" for key, value in choice.items() if key != "name"]
+    settings += [f"{name}.{key}={_toml(value)}" for key, value in choice.items() if key != "name"]
     return name
+
+
+def _toml(value: Any) -> str:
+    """A value as `--set` reads it; the tables of TOML are not those of JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _registered(cls: type) -> str:

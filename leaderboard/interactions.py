@@ -1,4 +1,4 @@
-"""Do two summaries interact? Least squares with a product term, and honest intervals."""
+"""Do two summaries interact? Least squares with a product term, and honest intervals (docs/mathematics/fusion.md)."""
 
 from __future__ import annotations
 

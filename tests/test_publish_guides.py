@@ -1,14 +1,11 @@
-"""The guides of publishing, submitting and Python tell the truth: their commands parse, their code runs."""
+"""The guides of publishing, submitting and Python tell the truth: their code runs."""
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from benchmark.cli import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = {name: (ROOT / "docs" / "guides" / f"{name}.md").read_text() for name in ("python", "reference", "submit")}
@@ -16,15 +13,6 @@ GUIDES = {name: (ROOT / "docs" / "guides" / f"{name}.md").read_text() for name i
 
 def blocks(guide: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", GUIDES[guide], flags=re.S)
-
-
-@pytest.mark.parametrize("guide", GUIDES)
-def test_commands_parse(guide: str) -> None:
-    lines = [line for block in blocks(guide, "bash") for line in block.replace("\\\n", "").splitlines()]
-    commands = [shlex.split(line)[1:] for line in lines if line.startswith("polymodal ")]
-    assert commands
-    for command in commands:
-        parser().parse_args(command)
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -97,7 +97,7 @@ def _about(what: str, name: str) -> dict[str, Any]:
         return {"name": name, "text": shipped()[name].read_text().strip(), "options": []}
     registry = _registry(what)
     cls = registry.get(name)
-    about: dict[str, Any] = {"name": name, "text": inspect.cleandoc(cls.__doc__ or ""), "options": _options(cls)}
+    about: dict[str, Any] = {"name": name, "text": inspect.cleandoc(cls.__doc__ or ""), "options": options_of(cls)}
     if what == "corruptions":
         from datamodules.corruptions.registry import facts
 
@@ -110,7 +110,7 @@ def _about(what: str, name: str) -> dict[str, Any]:
     return about
 
 
-def _options(cls: type) -> list[dict[str, str]]:
+def options_of(cls: type) -> list[dict[str, str]]:
     from datamodules.options import hints, parameters
 
     found = []

@@ -1,6 +1,7 @@
 """Discrete and continuous attention: sparsemax, and the public names of the continuous densities.
 
-Source: Farinhas, *Visual Attention with Sparse and Continuous Transformations*, its errata corrected where used.
+Source: Farinhas, *Visual Attention with Sparse and Continuous Transformations*, its errors corrected
+(docs/mathematics/attention.md lists them).
 """
 
 from typing import Any

@@ -122,6 +122,16 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
         plan(methods=[int])
 
 
+def test_an_option_may_be_a_table_of_lists(tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 7},{i % 5},{40 + i % 9},{i % 2}" for i in range(60))
+    (tmp_path / "été.csv").write_text(f"hb,crp,age,outcome\n{rows}\n")
+    modalities = {"blood": ["hb", "crp"], "person": ("age",)}
+    table = {"name": "csv_views", "file": "été.csv", "modalities": modalities, "target": "outcome"}
+    cells = plan(methods=["concat"], datasets=[table], seeds=1, conditions="none", data=tmp_path).cells
+    (cell,) = [cell for cell in cells if cell.method == "concat"]
+    assert cell.dataset_options["modalities"] == {"blood": ["hb", "crp"], "person": ["age"]}
+
+
 def test_importing_is_cheap() -> None:
     code = (
         "import sys; import benchmark; from benchmark import run, plan, tune, board; from leaderboard import load\n"

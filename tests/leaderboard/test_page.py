@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from leaderboard.families import FAMILIES
 from leaderboard.merge import gather
 from leaderboard.page import page
 from methods.registry import methods
+from tests.browser import browser_fixture  # noqa: F401 -- a fixture
 from tests.leaderboard.conftest import STANDARD, Planted, write_results
 
 if TYPE_CHECKING:
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
 EVIL = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(2)</script>{{data}}"
-# Chromium looks for its maker's hosts at every start unless told not to.
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="module", name="html")
@@ -95,18 +85,6 @@ def test_licences_of_the_bundled_libraries_are_there() -> None:
 
 
 # --- In a browser -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", name="browser")
-def browser_fixture() -> "Iterator[Browser]":
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 class Visit:
