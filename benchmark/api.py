@@ -103,20 +103,12 @@ def run(
         UsageError: For the first thing that is wrong, before anything is trained.
         KeyboardInterrupt: If it was stopped; what has ended has its record.
     """
-    from benchmark.arguments import check_execution, plan_of
-    from benchmark.commands.run import carry_out
     from leaderboard.results import load
-    from leaderboard.store import Store
 
     given = (methods, datasets, seeds, conditions, recipe, plugins, baselines, data)
     execution = {"results": str(results), "workers": workers, "quiet": quiet, "tuned": tuned and str(tuned), **more}
     arguments = _arguments("run", matrix, *given, **execution)
-    check_execution(arguments)
-    store = Store(results)
-    store.prepare()
-    planned = plan_of(arguments)
-    if carry_out(planned, store, arguments) >= 128:
-        raise KeyboardInterrupt("stopped before all cells were run: run again to go on")
+    planned = _carried_out(arguments, Path(results))
     return load(results, cells=_cells(planned, arguments))
 
 
@@ -155,19 +147,11 @@ def tune(
         UsageError: For the first thing that is wrong.
         KeyboardInterrupt: If trials are left; they go on next time.
     """
-    from benchmark.arguments import check_execution, plan_of
-    from benchmark.commands.tune import carry_out
     from benchmark.tune import read
-    from leaderboard.store import Store
 
     given = (methods, datasets, None, None, recipe, plugins, baselines, data)
     execution = {"results": str(results), "workers": workers, "quiet": quiet, "trials": trials, **more}
-    arguments = _arguments("tune", matrix, *given, **execution)
-    check_execution(arguments)
-    store = Store(Path(results) / "trials")
-    store.prepare()
-    if carry_out(plan_of(arguments), store, arguments) >= 128:
-        raise KeyboardInterrupt("stopped before all trials were run: run again to go on")
+    _carried_out(_arguments("tune", matrix, *given, **execution), Path(results) / "trials")
     return read(Path(results) / "tuned.toml")
 
 
@@ -234,6 +218,24 @@ def _arguments(
     if len(importable) < len([cls for cls in classes if not _ours(cls)]):
         found.workers = 0  # other processes cannot know a class that is in no file of its own
     return found
+
+
+def _carried_out(arguments: argparse.Namespace, folder: Path) -> Plan:
+    """Do what the command would, with records in the folder; what was planned.
+
+    Raises:
+        KeyboardInterrupt: If it was stopped.
+    """
+    from benchmark.arguments import check_execution, plan_of
+    from leaderboard.store import Store
+
+    check_execution(arguments)
+    store = Store(folder)
+    store.prepare()
+    planned = plan_of(arguments)
+    if import_module(f"benchmark.commands.{arguments.command}").carry_out(planned, store, arguments) >= 128:
+        raise KeyboardInterrupt(f"stopped before every cell of {folder} was run: run again to go on")
+    return planned
 
 
 def _name(choice: str | type | Mapping[str, Any], known: Mapping[type, str], settings: list[str]) -> str:

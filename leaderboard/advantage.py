@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from leaderboard.effect import Effect, Verdict, average
 from leaderboard.moderated import Panel
-from leaderboard.stats import ALPHA
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,12 @@ class Advantage:
         return len(self.by_dataset)
 
 
-def advantages(panels: Mapping[str, Panel], control: str, alpha: float = ALPHA) -> tuple[Advantage, ...]:
+def advantages(panels: Mapping[str, Panel], control: str) -> tuple[Advantage, ...]:
     """Every method that shares a dataset with the control, best first; the control itself has 0 everywhere.
 
     Args:
         panels: By dataset, in chance-normalised units (`moderated.unit`).
         control: The method all are compared with.
-        alpha: Level of each dataset's verdict.
 
     Raises:
         ValueError: If the control has no results.
@@ -54,12 +52,12 @@ def advantages(panels: Mapping[str, Panel], control: str, alpha: float = ALPHA) 
     if not shared:
         raise ValueError(f"the control {control!r} has no results on {', '.join(sorted(panels)) or 'any dataset'}")
     methods = dict.fromkeys(name for panel in shared.values() for name in panel.methods)
-    found = [_advantage(name, shared, control, alpha) for name in methods]
+    found = [_advantage(name, shared, control) for name in methods]
     return tuple(sorted(found, key=lambda a: (-a.effect.value, a.method)))
 
 
-def _advantage(method: str, panels: Mapping[str, Panel], control: str, alpha: float) -> Advantage:
+def _advantage(method: str, panels: Mapping[str, Panel], control: str) -> Advantage:
     own = {d: p.difference(method, control) for d, p in sorted(panels.items()) if method in p.methods}
-    verdicts: list[Verdict] = [effect.verdict(alpha) for effect in own.values()]
+    verdicts: list[Verdict] = [effect.verdict() for effect in own.values()]
     wins, ties, losses = (verdicts.count(v) for v in ("win", "tie", "loss"))
     return Advantage(method, average(list(own.values())), own, len(panels), wins, ties, losses)

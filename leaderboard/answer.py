@@ -60,7 +60,7 @@ def _top(board: Board) -> str | None:
 
 
 def _gain(board: Board, fused: Sequence[Row]) -> str | None:
-    parts = []
+    parts: list[tuple[float, str]] = []
     for d in board.datasets:
         gains = [e.measures["gain"].mean for r in fused if "gain" in (e := r.entries[d.name]).measures]
         if gains:

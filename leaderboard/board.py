@@ -68,7 +68,7 @@ class Entry:
 
     status: Literal["ok", "failed", "not applicable", "not run"]
     reason: str = ""
-    measures: Mapping[str, Estimate] = field(default_factory=dict)
+    measures: Mapping[str, Estimate] = field(default_factory=dict[str, Estimate])
     best: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     unconverged: int = 0
@@ -94,7 +94,7 @@ class Row:
     holes: tuple[str, ...]
     entries: Mapping[str, Entry]
     means: Mapping[str, float | None]
-    folded: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    folded: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict[str, Mapping[str, Entry]])
 
     @property
     def complete(self) -> int:
@@ -203,7 +203,7 @@ def of_league(board: Board, name: str) -> Board:
     if league is None:
         known = ", ".join(league.name for league in board.leagues) or "none: all its datasets are of one shape"
         raise KeyError(f"no league named {name!r} on the {board.track} board. Known: {known}")
-    rows = []
+    rows: list[Row] = []
     for row in board.rows:
         standings = {p: r.standings[row.label] for p, r in league.rankings.items() if row.label in r.standings}
         if standings or row.label in board.references:

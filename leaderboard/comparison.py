@@ -4,6 +4,9 @@ The variance over seeds is drawn to what is usual of the methods of the dataset,
 the number of lines: that any line is a false win or loss has a chance of 5 % at most.
 """
 
+# pandas ships no stubs.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import difflib
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leaderboard import measures, moderated, outcomes, pillars, rows, scores, variance_prior
 from leaderboard.effect import Effect, Verdict, judge
@@ -258,7 +262,7 @@ class _Pair:
         if self.target is None:
             return []
         a, b = (np.mean([v.mean(axis=0) for v in own.values() if v is not None], axis=0) for own in self.values)
-        gap = np.round(a - b, 9)  # sums of equal terms differ in their last bits
+        gap: NDArray[np.float64] = (a - b).round(9)  # sums of equal terms differ in their last bits
         order = np.argsort(gap, kind="stable")
         half = top // 2
         chosen = [*order[::-1][: top - half], *order[:half]]

@@ -104,7 +104,7 @@ def satterthwaite(parts: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
     """
     variance = np.stack(np.broadcast_arrays(*parts)).astype(np.float64)
     freedom = np.stack(np.broadcast_arrays(*freedoms)).astype(np.float64)
-    total = variance.sum(axis=0)
+    total: NDArray[np.float64] = variance.sum(axis=0)
     known = np.isfinite(total) & (total > 0)
     # As shares, because the square of a variance of 1e-200 is 0.
     shares = np.divide(variance, total, out=np.zeros_like(variance), where=known)

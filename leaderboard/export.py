@@ -264,7 +264,8 @@ def _opened(content: bytes) -> tuple[About, pa.Table]:
     )
     if claimed > _EXPANSION * len(content) or facts.num_rows > _CELLS:
         raise InvalidExport(f"claims to hold {facts.num_rows} cells in {claimed} bytes")
-    about = _about((facts.metadata or {}).get(_ABOUT.encode(), b""))
+    said: dict[bytes, bytes] = facts.metadata or {}
+    about = _about(said.get(_ABOUT.encode(), b""))
     if not file.schema_arrow.remove_metadata().equals(COLUMNS):
         raise InvalidExport("has other columns than an export")
     return about, file.read()

@@ -85,7 +85,7 @@ def _bonferroni(panels: Sequence[Panel], order: Sequence[str], level: float) -> 
         margin = np.where(
             np.isfinite(pairs.variance), stdtrit(pairs.freedom, 1 - tail) * np.sqrt(pairs.variance), np.inf
         )
-    found = {}
+    found: dict[str, Candidate] = {}
     for i, name in enumerate(order):
         others = np.array([leader != name for leader in leaders])
         # The first place is its own: `_candidate` looks at all others.

@@ -66,7 +66,7 @@ def leagues(
         names: The methods to place.
         control: The method all are compared with.
     """
-    found = []
+    found: list[League] = []
     for name, (about, belongs) in LEAGUES.items():
         datasets = tuple(d for d, cell in sorted(cells.items()) if belongs(cell))
         if datasets and len(datasets) < len(cells):
@@ -77,7 +77,7 @@ def leagues(
 def _rankings(
     datasets: Sequence[str], panels: Mapping[str, Mapping[str, Panel]], names: Sequence[str], control: str
 ) -> dict[str, Ranking]:
-    found = {}
+    found: dict[str, Ranking] = {}
     for pillar, by_dataset in panels.items():
         own = {d: by_dataset[d] for d in datasets if d in by_dataset and control in by_dataset[d].methods}
         complete = [m for m in names if own and all(m in p.methods for p in own.values())]

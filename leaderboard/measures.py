@@ -221,7 +221,7 @@ def _under_corruption(record: Record, baselines: Baselines, common: frozenset[Cu
     concat = baselines.concat.get(record.cell.seed)
     if concat is not None and common <= set(curves(concat)):
         found["mce"] = robustness.mce(record, concat, common)
-        found["retention"] = robustness.secondary(record, concat, common).retention
+        found["retention"] = robustness.retention(record, concat, common)
     return found
 
 

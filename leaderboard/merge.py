@@ -16,7 +16,7 @@ from leaderboard.outcomes import Given
 from leaderboard.record import Record
 from leaderboard.rows import Source
 from leaderboard.store import Reading, Store
-from leaderboard.variance_prior import Priors
+from leaderboard.variance_prior import Prior, Priors
 
 if TYPE_CHECKING:
     from leaderboard.export import Export
@@ -47,8 +47,8 @@ class Evidence:
     failed: tuple[Record, ...]
     stores: dict[str, Source]
     notes: tuple[str, ...]
-    not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    priors: Priors = field(default_factory=dict)
+    not_applicable: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    priors: Priors = field(default_factory=dict[str, Mapping[str, Prior]])
     control: str = CONTROL
 
 

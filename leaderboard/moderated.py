@@ -207,7 +207,7 @@ def _sums(x: Floats, groups: NDArray[Any] | None) -> Floats:
         raise ValueError(f"Expected `groups` to have {x.shape[-1]} rows, but got {len(groups)}")
     _, codes = np.unique(groups, return_inverse=True)
     order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(codes.max() + 1))
+    starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
     return np.add.reduceat(x[..., order], starts, axis=-1)
 
 

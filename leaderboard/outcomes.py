@@ -111,7 +111,7 @@ def from_files(
     """What the rows of a method's seeds say, from folders and cell ids; None unless all have the same rows."""
     stacks = [rows.several(store, cell, metric, weightings) for store, cell in files]
     whole = [stack for stack in stacks if stack is not None]
-    sizes = {stack.shape[1] for stack in whole} | (set() if groups is None else {len(groups)})
+    sizes = {stack.shape[1] for stack in whole} | (set[int]() if groups is None else {len(groups)})
     if len(whole) < len(stacks) or len(sizes) > 1:
         return None
     return [from_rows(np.stack([s[i] for s in whole]), groups) for i in range(len(weightings))]
@@ -133,7 +133,8 @@ def from_rows(values: NDArray[Any], sources: NDArray[Any] | None) -> Summary:
         values: `[seeds, rows]`.
         sources: `[rows]`, equal where rows are not independent; None: all are.
     """
-    codes = np.arange(values.shape[1]) if sources is None else np.unique(sources, return_inverse=True)[1]
+    size: int = values.shape[1]
+    codes = np.arange(size) if sources is None else np.unique(sources, return_inverse=True)[1]
     number = int(codes.max()) + 1
     if number > GROUPS:
         # Neighbours in the order of the split, which is no order of the data.

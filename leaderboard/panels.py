@@ -128,7 +128,7 @@ def side(
     able = {n: list(own) for n, own in values.items() if own}
     known = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
     found = known or {name: _by_score(own, measured) for name, own in values.items()}
-    panels = {}
+    panels: dict[str, Panel] = {}
     for m in measured:
         own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
         if own:
@@ -164,7 +164,7 @@ def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | 
         weights = pillars.joint()
         found["drop_joint"] = Linear(weights, -unit)
         found["joint"] = Linear({**weights, "clean": weights["clean"] + 1}, unit, zero)
-    subsets = [{c.id for c in r.conditions if c.kind == "missing"} for r in reference]
-    if absent := set.intersection(*[s for s in subsets if s] or [set()]):
+    subsets = [own for r in reference if (own := {c.id for c in r.conditions if c.kind == "missing"})]
+    if subsets and (absent := subsets[0].intersection(*subsets[1:])):
         found["missing"] = Linear(pillars.missing(absent), unit, zero)
     return found

@@ -1,5 +1,8 @@
 """The charts of a board as PNG and SVG files, legible in a column of a paper (3.4 inches)."""
 
+# The keyword arguments of matplotlib have no types.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import re
@@ -93,7 +96,7 @@ def scatter(board: Board, cost: str = "parameters") -> Figure | None:
 def pareto(points: np.ndarray) -> list[int]:
     """Rows that no other row equals or beats in every column and beats in one; rows with holes are on no front."""
     whole = np.isfinite(points).all(axis=1)
-    front = []
+    front: list[int] = []
     for i in np.flatnonzero(whole):
         others = points[whole]
         beaten = (others >= points[i]).all(axis=1) & (others > points[i]).any(axis=1)
@@ -119,7 +122,7 @@ def severity_curves(board: Board, dataset: Dataset) -> Figure | None:
             if dashes is None:
                 axes.plot(range(LEVELS + 1), line, color="0.8", lw=0.6)
             else:
-                style = {"color": _colour(row.family), "ls": dashes, "lw": 1.5, "zorder": 3}
+                style: dict[str, Any] = {"color": _colour(row.family), "ls": dashes, "lw": 1.5, "zorder": 3}
                 axes.plot(range(LEVELS + 1), line, label=_short(row.label), **style)
         axes.set_title(f"{shown(modality)} corrupted", fontsize=8)
         axes.set_xlabel("severity")

@@ -145,7 +145,8 @@ def _made(records: Sequence[Record], commands: Sequence[str]) -> dict[str, Any]:
 def _machine(record: Record) -> str:
     facts = record.provenance
     device = facts.get("gpu") or facts.get("processor") or "unknown"
-    torch = (facts.get("versions") or {}).get("torch", "unknown")
+    versions: dict[str, Any] = facts.get("versions") or {}
+    torch = versions.get("torch", "unknown")
     return f"{device}, {facts.get('platform', 'unknown')}, Python {facts.get('python', 'unknown')}, torch {torch}"
 
 

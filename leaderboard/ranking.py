@@ -71,9 +71,9 @@ class Ranking:
         across: Whether it would hold on other datasets.
     """
 
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    standings: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     resolves: float | None = None
-    by_dataset: Mapping[str, float | None] = field(default_factory=dict)
+    by_dataset: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     across: Across = _NOBODY
 
 
@@ -104,7 +104,7 @@ def rank(panels: Mapping[str, Panel], names: Sequence[str], control: str) -> Ran
     versus = [a for a in placed if a.method != control]
     judged = zip(versus, judge([a.effect for a in versus]), strict=True)
     verdicts: dict[str, Verdict] = {a.method: line.verdict for a, line in judged}
-    standings = {}
+    standings: dict[str, Standing] = {}
     for a, place in zip(placed, places, strict=True):
         datasets = tuple(a.by_dataset)
         best_of = a.method in tops[datasets], len(peers[datasets])

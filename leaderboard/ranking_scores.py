@@ -64,7 +64,7 @@ def _auroc_slope(right: NDArray[np.bool_], pred: NDArray[Any]) -> Floats:
         (np.searchsorted(g, pred, "left") + np.searchsorted(g, pred, "right")) / (2 * max(len(g), 1)) for g in groups
     ]
     placement = np.where(right, above[0], 1 - above[1])
-    share = np.where(right, right.mean(), (~right).mean())
+    share = np.where(right, float(right.mean()), float((~right).mean()))
     return area + (placement - area) / share
 
 

@@ -31,7 +31,7 @@ class Answer:
 
 def sentences(found: Comparison, evidence: Evidence) -> tuple[str, ...]:
     """What differs most, dataset by dataset, then how the two were trained."""
-    said = []
+    said: list[str] = []
     for dataset in dict.fromkeys(d.dataset for d in found.differences):
         own = [d for d in found.differences if d.dataset == dataset]
         said += [_clean(found, own[0]), *_broken(found, own[1:]), *_trained(found, dataset, evidence)]
@@ -49,7 +49,7 @@ def _clean(found: Comparison, d: Difference) -> str:
 
 def _broken(found: Comparison, lines: Sequence[Difference]) -> list[str]:
     """The severest difference in favour of each, under corruption and without modalities."""
-    said = []
+    said: list[str] = []
     for kinds, words in ((("curve",), "Under corruption"), (("missing",), "When modalities are missing")):
         own = [d for d in lines if d.kind in kinds]
         sure = [d for d in own if d.verdict != "tie"]
@@ -66,7 +66,8 @@ def _broken(found: Comparison, lines: Sequence[Difference]) -> list[str]:
 
 
 def _trained(found: Comparison, dataset: str, evidence: Evidence) -> list[str]:
-    parts, short = [], []
+    parts: list[str] = []
+    short: list[str] = []
     for label in (found.a, found.b):
         own = records_of(evidence, label, dataset)
         facts = [f"{own[0].cell.parameters:,} parameters"]
@@ -97,8 +98,8 @@ def differing(evidence: Evidence, a: str, b: str, dataset: str, top: int) -> tup
     said = _said(evidence, a, b, dataset)
 
     answers = {
-        int(i): Answer(int(i), float(mine[i]), float(theirs[i]), None if said is None else (said[0][i], said[1][i]))
-        for i in {*order[:top], *order[-top:]}
+        i: Answer(i, float(mine[i]), float(theirs[i]), None if said is None else (said[0][i], said[1][i]))
+        for i in map(int, {*order[:top], *order[-top:]})
     }
     for_a = [answers[int(i)] for i in order[::-1][:top] if gap[i] > 0]
     return for_a, [answers[int(i)] for i in order[:top] if gap[i] < 0]
@@ -106,7 +107,7 @@ def differing(evidence: Evidence, a: str, b: str, dataset: str, top: int) -> tup
 
 def _contributions(evidence: Evidence, records: Sequence[Record]) -> np.ndarray | None:
     """Mean over seeds of what each row adds to the clean score; None where that is not kept."""
-    known = []
+    known: list[np.ndarray] = []
     for record in records:
         store = evidence.stores[record.cell.id]
         values = rows.contributions(store, record, {"clean": 1.0}) if isinstance(store, Store) else None
@@ -122,7 +123,7 @@ def _said(evidence: Evidence, a: str, b: str, dataset: str) -> tuple[list[float]
     shared = sorted(set(own[0]) & set(own[1]))
     if not shared:
         return None
-    said = []
+    said: list[list[float]] = []
     for record in (own[0][shared[0]], own[1][shared[0]]):
         store = evidence.stores[record.cell.id]
         found = rows.arrays(store, record, ["clean"]) if isinstance(store, Store) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -48,7 +48,8 @@ class Condition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
                 return "missing_rate:" + ("" if self.modality is None else f"{self.modality}:") + f"{self.rate}"
             case "misaligned":
                 return f"misaligned:{self.modality}:{self.severity}"
-        return "clean"
+            case "clean":
+                return "clean"
 
     def measured(self, score: float, **more: Any) -> Measured:
         """What became of the condition."""
@@ -317,7 +318,8 @@ def _check_depth(value: Any, left: int = 20) -> None:
         return
     if not left:
         raise InvalidRecord("not a Polymodal record: nested too deeply")
-    for part in value.values() if isinstance(value, dict) else value:
+    parts = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+    for part in parts:
         _check_depth(part, left - 1)
 
 

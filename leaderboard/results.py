@@ -1,12 +1,15 @@
 """Results for a notebook: the records of folders, exports or tables, as a frame, a board or a comparison."""
 
+# pandas ships no stubs.
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leaderboard.board import Board, build
 from leaderboard.comparison import Comparison, compare
@@ -44,7 +47,7 @@ class Results:
         """A row per cell and condition; a cell that failed has one, without a score."""
         import pandas as pd
 
-        found = []
+        found: list[tuple[Any, ...]] = []
         for record in (*self.evidence.records, *self.evidence.failed):
             cell = record.cell
             setting = "default" if cell.tuning is None else "tuned"

@@ -22,7 +22,7 @@ Curve = tuple[str, str]
 
 LEVELS = 5
 WEAK = 0.8
-"""A clean normalised score below this share of concat's is not worth retaining: retention and its kin stay blank."""
+"""A clean normalised score below this share of concat's is not worth retaining: retention stays blank."""
 
 
 def normalise(score: float, trivial: float | None, higher_is_better: bool) -> float:
@@ -99,20 +99,17 @@ def worst_modality(record: Record, only: Collection[Curve] | None = None) -> tup
     return min(own.items(), key=lambda item: item[1]) if own else None
 
 
-def corruption_errors(
-    record: Record, concat: Record, only: Collection[Curve] | None = None, relative: bool = False
-) -> dict[Curve, float]:
+def corruption_errors(record: Record, concat: Record, only: Collection[Curve] | None = None) -> dict[Curve, float]:
     """`CE_c = sum_s e_{c,s} / sum_s e^concat_{c,s}`, over the curves both have.
 
     Args:
         record: The cell.
         concat: The baseline of the same dataset and seed.
         only: Leave out other curves.
-        relative: Of the errors added by the corruption, `e_s - e_0`, instead of the errors.
     """
     own, base = curves(record), curves(concat)
     shared = [key for key in own if key in base and (only is None or key in only)]
-    ratios = {key: (_error(own[key], record, relative), _error(base[key], concat, relative)) for key in shared}
+    ratios = {key: (_error(own[key], record), _error(base[key], concat)) for key in shared}
     # A baseline without an error has nothing to be compared with.
     return {key: mine / theirs for key, (mine, theirs) in ratios.items() if theirs > 0}
 
@@ -122,35 +119,17 @@ def mce(record: Record, concat: Record, only: Collection[Curve] | None = None) -
     return _mean(corruption_errors(record, concat, only).values())
 
 
-@dataclass(frozen=True)
-class Secondary:
-    """Measures that reward a model which is flat because it is bad: shown, never ranked by, None for weak models.
+def retention(record: Record, concat: Record, only: Collection[Curve] | None = None) -> float | None:
+    """Mean share of the clean normalised score kept along the severity curves (their area over it).
 
-    Attributes:
-        retention: Mean share of the clean normalised score kept along the severity curves (their area over it).
-        relative_ce: Errors added by corruption, as a ratio to those added to concat.
-        effective: Errors added to concat minus errors added, summed over severities.
+    It rewards a model which is flat because it is bad: shown, never ranked by, None below `WEAK` of concat's clean
+    score.
     """
-
-    retention: float | None = None
-    relative_ce: float | None = None
-    effective: float | None = None
-
-
-def secondary(record: Record, concat: Record, only: Collection[Curve] | None = None) -> Secondary:
-    """Retention, relative corruption error and effective robustness; blank below `WEAK` of concat's clean score."""
     clean = _normalise(record.clean, record)
     if not clean > 0 or clean < WEAK * _normalise(concat.clean, concat):
-        return Secondary()
+        return None
     kept = robustness(record, only)
-    own, base = curves(record), curves(concat)
-    shared = [key for key in own if key in base and (only is None or key in only)]
-    effective = [_error(base[key], concat, True) - _error(own[key], record, True) for key in shared]
-    return Secondary(
-        None if kept is None else kept / clean,
-        _mean(corruption_errors(record, concat, only, relative=True).values()),
-        _mean(effective),
-    )
+    return None if kept is None else kept / clean
 
 
 def gain(record: Record, baselines: Baselines) -> float | None:
@@ -188,7 +167,6 @@ class Missing:
 
     mean: float | None
     worst: float | None
-    worst_subset: tuple[str, ...]
     rate: float | None
     zero: float | None = None
     filled: float | None = None
@@ -197,15 +175,13 @@ class Missing:
 def missing(record: Record) -> Missing:
     """The mean and the worst over absent subsets, and the area over the missing rate."""
     subsets = {c.absent: _normalise(c.score, record) for c in record.conditions if c.kind == "missing"}
-    worst = min(subsets, key=lambda subset: subsets[subset]) if subsets else ()
     # Of all modalities together: those of one alone are other curves.
     joint = [c for c in record.conditions if c.kind == "missing_rate" and c.modality is None]
     points = [(0.0, record.clean), *sorted((c.rate, c.score) for c in joint if c.rate is not None)]
     trapezoids = [(x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points)]
     return Missing(
         _mean(subsets.values()),
-        subsets[worst] if subsets else None,
-        worst,
+        min(subsets.values(), default=None),
         _normalise(sum(trapezoids) / points[-1][0], record) if trapezoids else None,
         _filled(record, "zero"),
         _filled(record, "mean"),
@@ -228,7 +204,7 @@ def uncertainty(record: Record) -> dict[str, float | None]:
 
 def calibration(record: Record) -> dict[str, float]:
     """NLL, Brier score and ECE: clean under their own names; `<name>_corrupted` is the mean over single corruptions."""
-    found = {k: v for k, v in record.conditions[0].calibration.items() if v is not None}
+    found = dict(record.conditions[0].calibration)
     corrupted = [c.calibration for c in record.conditions if c.kind == "single"]
     for name in found.copy():
         values = [c.get(name) for c in corrupted]
@@ -366,10 +342,9 @@ def _normalised(curve: Sequence[float], record: Record) -> list[float]:
     return [_normalise(score, record) for score in curve]
 
 
-def _error(curve: Sequence[float], record: Record, relative: bool) -> float:
-    """Sum of the errors at severities 1 to 5, less the clean one's if `relative`."""
-    errors = [1 - a if record.cell.higher_is_better else a for a in curve]
-    return sum(e - errors[0] * relative for e in errors[1:])
+def _error(curve: Sequence[float], record: Record) -> float:
+    """Sum of the errors at severities 1 to 5."""
+    return sum(1 - a if record.cell.higher_is_better else a for a in curve[1:])
 
 
 def _advantage(score: float, other: float, record: Record) -> float:

@@ -1,5 +1,8 @@
 """A board in a terminal, a notebook, a table of pandas or a file: what `Board` can do besides being made."""
 
+# pandas ships no stubs.
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -54,7 +57,7 @@ class Shown:
         import pandas as pd
 
         columns = ("method", "dataset", "measure", "mean", "low", "high", "best", "seeds", "status")
-        found = []
+        found: list[tuple[Any, ...]] = []
         for row in self._board.rows:
             for dataset, entry in row.entries.items():
                 if entry.status != "ok":

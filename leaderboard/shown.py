@@ -6,8 +6,8 @@ A method, a dataset, an error may be called anything. Every output of the leader
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 # Control characters (escape sequences among them), characters that turn the direction of what follows, and lone
 # surrogates, which no file can be written with.
@@ -26,9 +26,9 @@ def shown_within(value: Any) -> Any:
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, Mapping):
-        return {shown(str(key)): shown_within(item) for key, item in value.items()}
+        return {shown(str(key)): shown_within(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [shown_within(item) for item in value]
+        return [shown_within(item) for item in cast("Sequence[Any]", value)]
     return value
 
 

@@ -73,7 +73,7 @@ def holm(p: Sequence[float]) -> tuple[float, ...]:
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
     running = 0.0
-    for step, i in enumerate(order):
+    for step, i in enumerate(map(int, order)):
         running = max(running, min(1.0, (len(p) - step) * p[i]))
         adjusted[i] = running
     return tuple(float(v) for v in adjusted)
@@ -171,4 +171,4 @@ def _wilcoxon(difference: Floats) -> float:
     if not difference.any():
         return 1.0
     _, p = scipy.stats.wilcoxon(difference, zero_method="wilcox", method="auto")
-    return float(p)  # pyright: ignore[reportArgumentType] - scipy's result type is made at run time
+    return float(p)

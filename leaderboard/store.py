@@ -12,7 +12,7 @@ import re
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,7 @@ class Store:
         return {verdict.path.stem for verdict in self._verdicts(there) if verdict.status == "ok"}
 
     @contextlib.contextmanager
-    def lock(self, cell: str) -> Iterator[None]:
+    def lock(self, cell: str) -> Generator[None]:
         """Hold the cell's lock; the kernel lets go of it when the process that holds it dies, however it dies.
 
         Raises:
@@ -292,7 +292,7 @@ def _without_copies(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 @contextlib.contextmanager
-def no_garbage() -> Iterator[None]:
+def no_garbage() -> Generator[None]:
     """Hold the garbage collector: records have no cycles, and looking for them in a growing heap doubles the time."""
     enabled = gc.isenabled()
     gc.disable()

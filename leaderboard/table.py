@@ -1,13 +1,17 @@
 """Results of any code, given as a table of scores: a row per method, dataset, seed and condition."""
 
+# pandas ships no stubs.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leaderboard.merge import BoardError, Evidence
 from leaderboard.outcomes import Given
@@ -81,7 +85,8 @@ def read_frame(
     source = where or Path("the table")
     _check_columns(frame, source)
     cells: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
-    for number, row in enumerate(frame.to_dict("records")):
+    lines = cast("list[dict[str, Any]]", frame.to_dict("records"))
+    for number, row in enumerate(lines):
         at = f"{source}, row {number}"
         key = (_name(row, "method", at), _name(row, "dataset", at), _seed(row["seed"], at))
         condition = row.get("condition")
@@ -93,7 +98,8 @@ def read_frame(
     if not cells:
         raise BoardError(f"{source} has no rows")
     defaults = {"metric": metric, "higher_is_better": higher_is_better}
-    records, values = [], {}
+    records: list[Record] = []
+    values: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (method, dataset, seed), rows in cells.items():
         if "clean" not in rows:
             raise BoardError(f"{source}: {method} on {dataset}, seed {seed} has no clean score")
@@ -170,6 +176,8 @@ def _condition(name: str, source: str) -> Condition:
                 return Condition("missing_rate", modality, rate=float(rate))
             case "misaligned", [modality, severity]:
                 return Condition("misaligned", modality, severity=int(severity))
+            case _:
+                pass  # said below
     except ValueError:
         pass  # said below
     raise BoardError(f"{source}: no condition {name!r}. A condition is one of {_CONDITIONS}")
@@ -204,7 +212,7 @@ def _has_outcomes(row: Mapping[str, Any]) -> bool:
     return found is not None and not isinstance(found, float)  # pandas writes NaN where there is nothing
 
 
-def _outcomes(row: Mapping[str, Any], source: str) -> np.ndarray:
+def _outcomes(row: Mapping[str, Any], source: str) -> NDArray[np.float64]:
     values = np.asarray(row["outcomes"], dtype=np.float64)
     where = f"{source}: {row['method']} on {row['dataset']}, seed {row['seed']}"
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():

@@ -104,7 +104,11 @@ def inverse_trigamma(y: float) -> float:
     # trigamma lies between 1/x + 1/(2 x^2) and 1/x + 1/x^2, which brackets the root in closed form.
     low, high = ((1 + math.sqrt(1 + c * y)) / (2 * y) for c in (2, 4))
     bracket = (low * (1 - 1e-9), high * (1 + 1e-9))
-    return scipy.optimize.root_scalar(lambda x: float(polygamma(1, x)) - y, bracket=bracket).root
+
+    def missing(x: float) -> float:
+        return float(polygamma(1, x)) - y
+
+    return scipy.optimize.root_scalar(missing, bracket=bracket).root
 
 
 def _unrounded(v: NDArray[np.float64]) -> NDArray[np.float64]:

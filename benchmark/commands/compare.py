@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(found: Comparison) -> dict[str, object]:
-    from leaderboard.exports import plain
+    from leaderboard.csv_and_json import plain
 
     return plain(found)
 

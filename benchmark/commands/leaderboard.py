@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 def render(boards: tuple[Board, ...], format: str, view: str, league: str | None = None) -> str:
     """The boards in one of the text formats."""
-    from leaderboard import exports, renderings
+    from leaderboard import csv_and_json, renderings
     from leaderboard.tables import table
 
     match format:
@@ -86,9 +86,9 @@ def render(boards: tuple[Board, ...], format: str, view: str, league: str | None
         case "latex":
             return "\n".join(renderings.latex(table(b, view, league)) for b in boards)
         case "csv":
-            return exports.comma_separated(boards, None if view == "overview" else view)
+            return csv_and_json.comma_separated(boards, None if view == "overview" else view)
         case "json":
-            return exports.to_json(boards)
+            return csv_and_json.to_json(boards)
         case "html":
             from leaderboard.page import page
             from methods.registry import methods

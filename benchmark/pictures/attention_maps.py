@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmark.attention import attention_of
 from benchmark.pictures.drawing import bare, draw_image, draw_value, save
-from datamodules.base import DataModule, SplitName
+from datamodules.base import DataModule
 from datamodules.encoders.features import Features
 from datamodules.spec import Batch, Modality
 from methods.base import Method
@@ -56,16 +56,14 @@ def answer(names: tuple[str, ...], logits: Tensor) -> str:
     return names[best] if names else str(best)
 
 
-def draw_sheet(
-    datamodule: DataModule, rows: list[int], seen: list[Seen], path: Path, split: SplitName = "test"
-) -> Path:
+def draw_sheet(datamodule: DataModule, rows: list[int], seen: list[Seen], path: Path) -> Path:
     """Write a PNG: a line per row and attended modality, the input first and then a column per method."""
     from matplotlib.figure import Figure  # not pyplot: a figure of our own needs no display and leaves no global state
 
     if isinstance(datamodule, Features):  # people look at inputs, not at features
         datamodule = datamodule.base
     task = datamodule.task
-    batch = datamodule.ordered(split).take(torch.tensor(rows))
+    batch = datamodule.ordered("test").take(torch.tensor(rows))
     shown = [m for m in task.modalities if any(m.name in s.attention for s in seen)]
     lines = [(position, modality) for position in range(len(rows)) for modality in shown]
     heights = [2.1 if modality.kind == "image" else 1.1 for _, modality in lines]

@@ -6,7 +6,7 @@ paper that enlarges the largest distances is among them, as the negative control
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from benchmark.errors import UsageError
+from benchmark.studies._on_sphere import Objective, descent
 from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
@@ -23,8 +24,6 @@ from methods.functional import centers
 from methods.parts.center_regularizers import Regularizer
 from methods.parts.unseen_classes import normalized_mutual_information
 from methods.skewed_mean import SkewedMean
-
-Objective = Callable[[Tensor], Tensor]
 
 # Minimised, each; the label says whether nearest (A) or farthest (B) pairs carry the force.
 OBJECTIVES: dict[str, Objective | None] = {
@@ -72,18 +71,12 @@ def spread(objective: Objective | None, W: Tensor, steps: int, watch: Sequence[i
     if objective is None:
         return [centers.center_statistics(W)] * len(watch)
     W.requires_grad_()
-    optimizer = torch.optim.Adam([W], lr=0.05)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    move = descent(objective, W, 0.05, steps)
     seen = []
     for step in range(steps + 1):
         if step in watch:
             seen.append(centers.center_statistics(W))
-        optimizer.zero_grad()
-        objective(W).backward()
-        optimizer.step()
-        schedule.step()
-        with torch.no_grad():
-            W.div_(W.norm(dim=1, keepdim=True))
+        move()
     return seen
 
 

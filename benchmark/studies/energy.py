@@ -23,7 +23,6 @@ from methods.parts.energy_attention import DenoisingAutoencoder
 SIGMA = 0.3
 POINTS = 2000
 NOISES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
-Measure = Callable[[Tensor], Tensor]
 
 
 def _line(u: Tensor) -> Tensor:

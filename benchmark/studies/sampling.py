@@ -7,7 +7,6 @@ The naive way takes R1 of the sampled centres alone; its logarithm makes a rarel
 import argparse
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from benchmark.studies._on_sphere import Objective, descent
 from methods.functional import centers
 
 GAMMA = 16.0
@@ -33,7 +33,7 @@ class Sampled:
     nearest_distance: float
 
 
-def objective(form: str, sample: int) -> Callable[[Tensor], Tensor]:
+def objective(form: str, sample: int) -> Objective:
     """A fresh objective: the ratio form remembers its normaliser."""
     state: dict[str, Tensor] = {}
 
@@ -50,17 +50,10 @@ def train(form: str, sample: int, count: int, width: int, steps: int, seed: int)
     """Statistics of the centres after Adam (0.01, cosine-decayed, retraction to the sphere), and seconds per step."""
     torch.manual_seed(seed)
     W = F.normalize(torch.randn(count, width, dtype=torch.float64), dim=1).requires_grad_()
-    optimizer = torch.optim.Adam([W], lr=0.01)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    penalty = objective(form, sample)
+    move = descent(objective(form, sample), W, 0.01, steps)
     started = time.perf_counter()
     for _ in range(steps):
-        optimizer.zero_grad()
-        penalty(W).backward()
-        optimizer.step()
-        schedule.step()
-        with torch.no_grad():
-            W.div_(W.norm(dim=1, keepdim=True))
+        move()
     return centers.center_statistics(W), (time.perf_counter() - started) / steps
 
 

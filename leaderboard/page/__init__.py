@@ -32,20 +32,18 @@ _SCRIPTS = (
 )
 
 
-def page(boards: Sequence[Board], about: Mapping[str, str] | None = None, title: str = "Polymodal leaderboard") -> str:
+def page(boards: Sequence[Board], about: Mapping[str, str] | None = None) -> str:
     """All boards in one file that needs no network.
 
     Args:
         boards: One per track.
         about: Registered name of a method -> what it does, in a line.
-        title: Of the page.
     """
     scripts = [_asset(name) for name in _SCRIPTS]
     hashes = " ".join(f"'sha256-{_digest(s)}'" for s in scripts)
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}"
     replacements = {
         "{{policy}}": policy,
-        "{{title}}": escape(title),
         "{{style}}": _asset("glue/page.css"),
         "{{answer}}": "".join(f"<li>{escape(shown(line))}</li>" for b in boards for line in answer(b)),
         "{{data}}": _embedded(shown_within(payload(boards, about or {}))),
@@ -54,7 +52,7 @@ def page(boards: Sequence[Board], about: Mapping[str, str] | None = None, title:
     }
     text = _asset("glue/page.html")
     # One pass over the template alone: a name that looks like a placeholder stays a name.
-    pieces = []
+    pieces: list[str] = []
     while text:
         at, key = min(((i, k) for k in replacements if (i := text.find(k)) >= 0), default=(len(text), ""))
         pieces += [text[:at], replacements.get(key, "")]

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from leaderboard import measures, robustness
 from leaderboard.answer import answer
 from leaderboard.board import Board, Dataset, Entry, Row
-from leaderboard.exports import plain
+from leaderboard.csv_and_json import plain
 from leaderboard.families import FAMILIES
 from leaderboard.measures import MEASURES, SLICES
 from leaderboard.ranking import PILLARS, Standing

@@ -72,12 +72,10 @@ def test_toy_areas_and_mce(name: str, area: float, mce: float) -> None:
 def test_the_flat_predictor_is_not_rewarded() -> None:
     order = [rb.robustness(toy(name)) for name in TOY]
     assert order == sorted(order, key=lambda value: -(value or 0.0))
-    # What the measures we do not rank by would have said: they are right for strong models and blank for weak ones.
-    robust, fragile = (rb.secondary(toy(name), BASE) for name in ("strong_robust", "strong_fragile"))
-    assert [round(v or 0, 3) for v in (robust.retention, fragile.retention)] == [0.874, 0.582]
-    assert [round(v or 0, 2) for v in (robust.relative_ce, fragile.relative_ce)] == [0.47, 1.51]
-    assert [round(v or 0, 2) for v in (robust.effective, fragile.effective)] == [0.75, -0.73]
-    assert rb.secondary(toy("flat"), BASE) == rb.secondary(toy("chance"), BASE) == rb.Secondary()
+    # What a measure we do not rank by would have said: it is right for strong models and blank for weak ones.
+    kept = [rb.retention(toy(name), BASE) for name in ("strong_robust", "strong_fragile")]
+    assert [round(v or 0, 3) for v in kept] == [0.874, 0.582]
+    assert rb.retention(toy("flat"), BASE) is rb.retention(toy("chance"), BASE) is None
 
 
 # The formulas -----------------------------------------------------------------------------------------------------
@@ -183,9 +181,9 @@ def test_missing_means_worst_subset_and_area_over_the_rate() -> None:
     ]
     found = rb.missing(record(clean=1.0, extra=extra))
     assert found.mean == pytest.approx((0.5 + 0.2) / 2)
-    assert (found.worst, found.worst_subset) == (pytest.approx(0.2), ("sound",))
+    assert found.worst == pytest.approx(0.2)
     assert found.rate == pytest.approx((0.75 - 0.1) / 0.9)  # mean height of the line 1 - p over [0, 0.5]
-    assert rb.missing(record()) == rb.Missing(None, None, (), None)
+    assert rb.missing(record()) == rb.Missing(None, None, None)
 
 
 def test_shapley_values_add_up_and_treat_twins_alike() -> None:
@@ -257,12 +255,10 @@ def test_an_error_metric_has_the_right_sign() -> None:
     assert rb.gain(good, baselines) == pytest.approx(0.2)
     assert rb.corrupted_gains(good, baselines)["image", 5] == pytest.approx(0.2)
     assert rb.corrupted_gains(bad, baselines)["image", 5] == pytest.approx(-0.6)
-    kept = [rb.secondary(r, concat) for r in (good, bad)]
-    assert (kept[0].retention or 0) > (kept[1].retention or 0)
-    assert (kept[0].effective or 0) > 0 > (kept[1].effective or 0)
+    assert (rb.retention(good, concat) or 0) > (rb.retention(bad, concat) or 0)
     absent = [measured("missing", 0.4, absent=("image",)), measured("missing", 0.8, absent=("sound",))]
     m = record(clean=0.1, extra=absent, **facts)
-    assert rb.missing(m).worst_subset == ("sound",)
+    assert rb.missing(m).worst == pytest.approx(0.2)
     shapley = rb.reliance(m)
     assert shapley is not None
     assert shapley["sound"] > shapley["image"] > 0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from leaderboard import exports, renderings
+from leaderboard import csv_and_json, renderings
 from leaderboard.board import Board, Row, build
 from leaderboard.merge import gather
 from leaderboard.page import page
@@ -64,8 +64,8 @@ def test_every_output_shows_and_none_obeys(board: Board, tmp_path: Path) -> None
         "terminal": terminal,
         "markdown": renderings.markdown(table(board)),
         "latex": renderings.latex(table(board)),
-        "csv": exports.comma_separated([board]),
-        "json": exports.to_json([board]),
+        "csv": csv_and_json.comma_separated([board]),
+        "json": csv_and_json.to_json([board]),
         "html": re.sub(r"<script>.*?</script>", "", page([board]), flags=re.S),
     }
     for name, text in texts.items():
@@ -81,7 +81,7 @@ def test_every_output_shows_and_none_obeys(board: Board, tmp_path: Path) -> None
 
 
 def test_no_spreadsheet_finds_a_formula(board: Board) -> None:
-    lines = list(csv.reader(io.StringIO(exports.comma_separated([board]))))
+    lines = list(csv.reader(io.StringIO(csv_and_json.comma_separated([board]))))
     for cell in (cell for line in lines for cell in line if cell.startswith(("=", "+", "@", "-"))):
         float(cell)  # a number is a number
     assert any(cell.startswith("'=HYPERLINK") for line in lines for cell in line)

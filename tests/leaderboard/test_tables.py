@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from benchmark.cli import main
-from leaderboard import exports, renderings, tables
+from leaderboard import csv_and_json, renderings, tables
 from leaderboard.board import TRIVIAL, Board, build, build_all
 from leaderboard.measures import MEASURES, SLICES, area_weights
 from leaderboard.merge import BoardError, gather
@@ -171,10 +171,13 @@ def test_methods_on_other_conditions_share_the_common_curves(build: Build) -> No
 
 def test_no_board_depends_on_the_order_of_records(build: Build) -> None:
     evidence = gather([build(datasets=("digits", "shapes"), seeds=2, rows=200).folder])
-    want = exports.to_json([_of(evidence)])
+    want = csv_and_json.to_json([_of(evidence)])
     shuffled = list(evidence.records)
     random.Random(3).shuffle(shuffled)
-    assert exports.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.cell.seed))))]) == want
+    assert (
+        csv_and_json.to_json([_of(replace(evidence, records=tuple(sorted(shuffled, key=lambda r: r.cell.seed))))])
+        == want
+    )
 
 
 def _of(evidence: object) -> Board:
@@ -324,20 +327,20 @@ def test_names_are_escaped(board: Board) -> None:
 
 
 def test_csv_has_every_method_and_dataset_at_full_precision(board: Board) -> None:
-    lines = list(csv.DictReader(io.StringIO(exports.comma_separated([board]))))
+    lines = list(csv.DictReader(io.StringIO(csv_and_json.comma_separated([board]))))
     assert len(lines) == len(board.rows) * len(board.datasets)
     assert {x["trivial"] for x in lines} == {"0.25"}
     line = next(x for x in lines if x["method"] == "gated" and x["dataset"] == "digits")
     entry = next(r for r in board.rows if r.label == "gated").entries["digits"]
     assert float(line["clean"]) == entry.measures["clean"].mean
     assert float(line["area_low"]) == entry.measures["area"].low
-    narrow = exports.comma_separated([board], "cost").splitlines()[0]
+    narrow = csv_and_json.comma_separated([board], "cost").splitlines()[0]
     assert "parameters" in narrow
     assert "clean_low" not in narrow
 
 
 def test_json_is_json(board: Board) -> None:
-    (again,) = json.loads(exports.to_json([board]))
+    (again,) = json.loads(csv_and_json.to_json([board]))
     assert again["rows"][1]["entries"]["digits"]["measures"]["clean"]["mean"] > 0
     records = again["rows"][1]["entries"]["digits"]["records"]
     assert records and all(isinstance(c, str) for c in records)

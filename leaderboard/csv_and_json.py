@@ -1,4 +1,4 @@
-"""Boards for programs: CSV and JSON."""
+"""Boards for programs: CSV and JSON. For people: `renderings`; with the records, to be read again: `export`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from leaderboard.board import Board
 from leaderboard.measures import MEASURES, SLICES
@@ -71,9 +71,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple | frozenset | set):
-        return [plain(v) for v in value]
+        return [plain(v) for v in cast("Collection[Any]", value)]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
