@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 from pathlib import Path
 from string import Template
@@ -113,8 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     name, folder = arguments.name, Path(arguments.folder)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(f"the name must be in snake_case, got {name!r}")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise ValueError(f"the name must be in snake_case and no word of Python's own, got {name!r}")
     _refuse_known(arguments.what, name)
     plugin, test = folder / f"{name}.py", folder / f"test_{name}.py"
     for path in (plugin, test):

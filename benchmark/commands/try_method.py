@@ -48,10 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _published() -> list[Path]:
-    """The results that come with Polymodal, if this copy has them."""
+    """The results that come with Polymodal, if they have the control on all datasets that are tried."""
+    from leaderboard.export import read
     from leaderboard.reference import REFERENCE
 
-    return [REFERENCE] if REFERENCE.is_file() else []
+    if not REFERENCE.is_file():
+        return []
+    have = {record.cell.dataset for record in read(REFERENCE).records if record.cell.label == CONTROL}
+    return [REFERENCE] if have >= set(DATASETS) else []
 
 
 def _registered(path: Path) -> list[str]:
