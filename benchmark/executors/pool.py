@@ -21,6 +21,7 @@ from leaderboard.record import Cell, Record
 from leaderboard.store import Locked, Store
 
 _POLL = 0.5  # seconds between looks at clocks and signals
+_FAREWELL = 5.0  # seconds in which a worker that was killed elsewhere (Ray's are) lets go of its cell
 _RETURN = 2.0  # seconds until we look again at a cell that another run is in
 _PATIENCE = 60.0  # seconds of waiting for others after which we say so
 
@@ -248,12 +249,17 @@ class Pool:
 
     def _record_failure(self, cell: Cell, error: RuntimeError) -> Iterator[Record]:
         """Record a cell that its worker could not record."""
-        try:
-            record = record_failure(cell, self.store, error)
-        except Locked as other:  # another run is in it already: what comes of it is the cell's record
-            self.others.keep(cell, str(other))
-            self.waiting.append(cell)
-            return
+        ends = time.monotonic() + _FAREWELL
+        while True:
+            try:
+                record = record_failure(cell, self.store, error)
+                break
+            except Locked as other:
+                if time.monotonic() > ends:  # another run is in it already: what comes of it is the cell's record
+                    self.others.keep(cell, str(other))
+                    self.waiting.append(cell)
+                    return
+                time.sleep(_POLL / 5)
         if isinstance(record, ResultsLost):
             self.lost = self.lost or record
         else:
