@@ -96,7 +96,7 @@ class Information(Method):
             chosen = both.nonzero().squeeze(1)[:512]
             told = infonce_bound(self._agreement(shared[chosen, i], shared[chosen, j]))
             leaked = infonce_bound(self._judge(i, j, own[chosen, i], rows.z[chosen, j]))
-            found.setdefault("shared_information", []).append(float(told))
+            found.setdefault("shared_information", []).append(float(told.detach()))
             found.setdefault("leaked_information", []).append(float(leaked))
         return {name: sum(values) / len(values) for name, values in found.items()}
 
