@@ -97,7 +97,7 @@ class Information(Method):
             told = infonce_bound(self._agreement(shared[chosen, i], shared[chosen, j]))
             leaked = infonce_bound(self._judge(i, j, own[chosen, i], rows.z[chosen, j]))
             found.setdefault("shared_information", []).append(float(told.detach()))
-            found.setdefault("leaked_information", []).append(float(leaked))
+            found.setdefault("leaked_information", []).append(float(leaked.detach()))
         return {name: sum(values) / len(values) for name, values in found.items()}
 
     def _pairs(self, present: Tensor) -> Iterator[tuple[int, int, Tensor]]:
