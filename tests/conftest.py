@@ -32,6 +32,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 @pytest.fixture(autouse=True)
+def folders_stay() -> Iterator[None]:
+    """A test that names a folder of data, as commands and the API do, names it for itself."""
+    before = {name: os.environ.get(name) for name in ("POLYMODAL_DATA", "POLYMODAL_WEIGHTS")}
+    yield
+    for name, folder in before.items():
+        if folder is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = folder
+
+
+@pytest.fixture(autouse=True)
 def plugins_leave() -> Iterator[None]:
     """What a plugin registers in a test is not there in the next."""
     registries = (corruptions, datasets, methods, targets)
