@@ -34,8 +34,8 @@ from methods.registry import methods
 from tests.benchmark.conftest import ENVIRONMENT, FAULTY
 
 ROOT = Path(__file__).resolve().parents[2]
-ACCEPTED = ("concat", "tensor", "contrastive", "cca", "emma")  # to 1e-5 after 20 steps
-RECIPE = Recipe(width=8, epochs=4, batch_size=32, lr=1e-2, patience=4)  # of 160 rows: five steps an epoch
+ACCEPTED = ("concat", "tensor", "contrastive", "cca", "emma")  # to 1e-5 after 40 steps
+RECIPE = Recipe(width=8, epochs=4, batch_size=32, lr=1e-2, patience=4)  # of 160 rows: ten steps of 16 an epoch
 
 
 class Incomplete(Probe):
@@ -126,13 +126,13 @@ def test_two_devices_give_the_numbers_of_one(tmp_path: Path) -> None:
     """Every registered method, in one test: starting the processes costs more than training."""
     half = precision._problem("bf16-mixed", "cpu") is None
     both = on_two_processes(tmp_path, half)
-    assert set(ACCEPTED) < set(methods.names()) < both[0].keys()
+    assert set(ACCEPTED) < set(methods.names()) - {"zero_shot"} < both[0].keys()
     torch.set_num_threads(1)
     apart = {}
     for case in cases():
         expected = trained(case, 1)
         if case in ACCEPTED:
-            assert all(stage["steps"] in (0, 20) for stage in expected["stages"]), case
+            assert sum(stage["steps"] for stage in expected["stages"]) == 40, case
         apart[case] = max(difference(found[case], expected) for found in both)
     assert {case: gap for case, gap in apart.items() if not gap <= 1e-5} == {}
     for case in ("late in half", "contrastive in half") if half else ():
