@@ -273,7 +273,7 @@ def test_the_drawer_opens_from_the_table_and_from_a_link_and_closes_by_escape(vi
     assert drawer.locator(".heatmap").first.locator("td.heat").count() >= 9 * 6
     assert "method=gated" in page.url
     page.keyboard.press("Escape")
-    page.wait_for_function("!location.hash.includes('method=')")
+    visit.soon(lambda: "method=" not in page.url)
     visit.soon(lambda: page.locator("dialog[open]").count() == 0)
     visit.soon(lambda: page.evaluate("document.activeElement.textContent") == "gated")
     visit.go("#method=" + "additive")
