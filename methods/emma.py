@@ -14,7 +14,7 @@ from datamodules.spec import Batch, Task
 from methods import Base, Output, Recipe, Stage, Wrapper, register
 from methods.base import Method
 from methods.parts.augmentation import augment, closing_loss, decoder
-from methods.parts.energy_attention import EnergyAttention
+from methods.parts.energy_attention import Coupling, EnergyAttention
 from methods.parts.search import LogUniform, Space
 
 
@@ -58,6 +58,7 @@ class Emma(Wrapper):
         {"finetune": "none", "coupling": "signed"},
         {"bias": "free", "shift": True, "capacity_penalty": 0.1},
         {"eta": "laplacian", "shared": False, "capacity_penalty": 0.1},
+        {"coupling": "none"},
     )
 
     def __init__(
@@ -72,7 +73,7 @@ class Emma(Wrapper):
         capacity_penalty: NonNegative = 0.0,
         sigma: Positive = 0.3,
         hidden: Count | None = None,
-        coupling: Literal["symmetric", "signed"] = "symmetric",
+        coupling: Coupling = "symmetric",
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
         shared: bool = True,

@@ -5,7 +5,7 @@ from benchmark.judging import Claim, Difference, above, claim
 
 @claim("emma_beats_augmentation")
 def emma_beats_augmentation() -> Claim:
-    """EMMA's robustness is more than that of training on corrupted rows for as many steps."""
+    """EMMA is more robust than the same base that spends the same total of steps on corrupted rows alone."""
     return Claim(
         source="Werenne 2019, EMMA: robustness is ascribed to the attention (section on training)",
         entries=("emma", "augmented", "modality_dropout"),

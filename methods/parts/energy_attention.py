@@ -18,6 +18,8 @@ MIN_STD = 1e-6
 # masked anyway, and there is nothing more to gain.
 LOG_ALPHA_FLOOR = -10.0
 
+Coupling = Literal["symmetric", "signed", "none"]
+
 
 class DenoisingAutoencoder(nn.Module):
     """Tied-weight denoising autoencoder of one modality; its potential is low where clean features are dense.
@@ -104,8 +106,8 @@ class EnergyAttention(nn.Module):
         hidden: Hidden units of every autoencoder; by default the width.
         sigma: Training noise of the autoencoders, in standard deviations.
         tau: Coldness of the importance softmax. Fixed: the scale of ``w`` already plays its part.
-        coupling: ``symmetric`` exponents as in the summary, or ``signed``: asymmetric, with weights in [-1, 1] (the
-            thesis).
+        coupling: ``symmetric`` exponents as in the summary; ``signed``: asymmetric, with weights in [-1, 1] (the
+            thesis); or ``none``: a mode's energy is its own potential's alone.
         bias: ``safe`` keeps ``b_a < G / M``, so that the most important mode is never masked; ``free`` only
             ``b_a >= 0``.
         shift: Send a masked mode to its clean mean instead of zero.
@@ -122,7 +124,7 @@ class EnergyAttention(nn.Module):
         hidden: int | None = None,
         sigma: float = 0.3,
         tau: float = 0.1,
-        coupling: Literal["symmetric", "signed"] = "symmetric",
+        coupling: Coupling = "symmetric",
         bias: Literal["safe", "free"] = "safe",
         shift: bool = False,
         shared: bool = True,
@@ -132,8 +134,9 @@ class EnergyAttention(nn.Module):
         self.daes = nn.ModuleList(DenoisingAutoencoder(width, hidden or width, sigma) for _ in range(count))
         self.raw_w = nn.Parameter(torch.full((count,), _inverse_softplus(1.0)))
         self.raw_b = nn.Parameter(torch.full((count,), _inverse_softplus(0.01)))
-        pairs = list((combinations if coupling == "symmetric" else permutations)(range(count), 2))
-        self.register_buffer("pairs", torch.tensor(pairs), persistent=False)
+        coupled = 0 if coupling == "none" else count
+        pairs = list((permutations if coupling == "signed" else combinations)(range(coupled), 2))
+        self.register_buffer("pairs", torch.tensor(pairs, dtype=torch.long).reshape(-1, 2), persistent=False)
         self.raw_gamma = nn.Parameter(torch.zeros(len(pairs)))
         self.raw_sign = nn.Parameter(torch.full((len(pairs),), 2.0)) if coupling == "signed" else None
         # beta = 0.9 for a mode of average importance: inserting EMMA hardly changes a trained decoder's clean input.
@@ -200,6 +203,8 @@ class EnergyAttention(nn.Module):
         if self.raw_sign is not None:
             # The thesis' variant: E_ij = c_ij phi_i^g_ij phi_j^(1 - g_ij) with c_ii = 1.
             E = (self._matrix(torch.tanh(self.raw_sign)) * E_partial).sum(-1)
+        elif self.coupling == "none":
+            E = E_partial.diagonal(dim1=-2, dim2=-1)
         log_alpha = energy.importance(E, self.tau, present)
         alpha = log_alpha.exp()
         beta = energy.attention(alpha, self.gain, self.bias)

@@ -98,7 +98,7 @@ def test_finite_for_huge_features_and_a_cold_softmax() -> None:
         assert torch.isfinite(tensor.grad).all()
 
 
-@pytest.mark.parametrize("coupling", ["symmetric", "signed"])
+@pytest.mark.parametrize("coupling", ["symmetric", "signed", "none"])
 def test_constraints_hold_after_any_optimiser_step(coupling: str) -> None:
     module, (z, present) = attention(coupling=coupling), features()
     optimizer = torch.optim.SGD(module.learned(), lr=1e3)
@@ -115,6 +115,15 @@ def test_constraints_hold_after_any_optimiser_step(coupling: str) -> None:
         assert (gamma.diagonal() == 1).all()
         if coupling == "symmetric":
             assert torch.equal(gamma, gamma.T)
+
+
+def test_without_coupling_the_energy_of_a_mode_is_its_own() -> None:
+    module, (z, present) = attention(coupling="none"), features()
+    info = module.attend(z, present)
+    torch.testing.assert_close(info.E, torch.where(present, info.phi, 0.0))
+    other = z.clone()
+    other[:, 1] += 3.0
+    torch.testing.assert_close(module.attend(other, present).E[:, [0, 2]], info.E[:, [0, 2]], rtol=0, atol=0)
 
 
 def test_permuting_modalities_permutes_the_output() -> None:
