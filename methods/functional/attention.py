@@ -67,7 +67,7 @@ class _Sparsemax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         support = ctx.saved_tensors[0] > 0
         inside = grads[0] * support
         return inside - support * (inside.sum(-1, keepdim=True) / support.sum(-1, keepdim=True))

@@ -1,5 +1,10 @@
 """Balance between modalities in training: how fast each may learn, how much its loss counts, whom it imitates."""
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from typing import Literal
 
 import torch

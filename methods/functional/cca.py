@@ -3,6 +3,11 @@
 All moments are float64 and never computed under autocast.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Self
 

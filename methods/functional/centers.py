@@ -8,6 +8,11 @@ spreads centres. The other story (enlarge the largest distances) puts all centre
 Rows of `W` are L2-normalised inside; averages run over ordered pairs i != j.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import math
 from collections.abc import Callable, MutableMapping
 from typing import Literal

@@ -4,6 +4,10 @@ Canonical correlations are in `cca.py`. Every function accepts `[..., d]` and tr
 computes in at least float32 outside autocast, and returns the input's dtype.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

@@ -8,6 +8,11 @@ for polynomials, and a Gaussian RBF is analytic, so the rule converges faster th
 alpha and with plain gradients.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Sequence
 from functools import lru_cache
 

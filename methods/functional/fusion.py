@@ -11,6 +11,11 @@ float32 and autocast is switched off inside; the result has the inputs' dtype, o
 PyTorch's own float32 operations.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import contextlib
 import functools
 import math

@@ -5,6 +5,11 @@ Everywhere in the continuous attention, `mu [..., D]` and `cov [..., D, D]` are 
 attention. Equation numbers are those of Farinhas, *Visual Attention with Sparse and Continuous Transformations*.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import math
 from typing import Any
 
@@ -69,7 +74,7 @@ class _GaussianExpectation(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         r, e, inverse = ctx.saved_tensors
         weighted = (grads[0] * r).unsqueeze(-1)
         by_mean = weighted * e  # dr/dmu = r e

@@ -1,5 +1,9 @@
 """Entropies, bounds on mutual information from scores `[N, N]` with the positives on the diagonal, and PID."""
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import math
 
 import torch

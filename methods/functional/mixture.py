@@ -1,5 +1,9 @@
 """Mixtures of attention densities: weighted EM on a token grid, its starting points, the choice of K (chapter 5)."""
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Callable
 from typing import NamedTuple
 

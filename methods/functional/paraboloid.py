@@ -8,6 +8,11 @@ In two dimensions the ellipse is cut into chords along the first axis. On a chor
 across chords the midpoint rule in the angle converges spectrally: the integrand is even, periodic and analytic.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import math
 from typing import Any
 
@@ -84,7 +89,7 @@ class _Interval(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         by_mu, by_a, a, free = ctx.saved_tensors
         grad_var = (grads[0] * by_a).sum(-1, keepdim=True) * 2.5 / a * free
         return (grads[0] * by_mu).sum(-1, keepdim=True), grad_var, None, None
@@ -136,7 +141,7 @@ class _ChordGrid(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         cov, l11, l21, l22, dx, across, along, slope, growth, cos = ctx.saved_tensors
         grad = grads[0].unflatten(1, (dx.shape[-1], along.shape[-1]))
         on_across, on_along = along @ grad.transpose(1, 2), across @ grad
@@ -171,7 +176,7 @@ class _ChordGeneral(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         cov, l11, l21, l22, by_position, by_centre, by_width, cos = ctx.saved_tensors
         position, centre = (torch.einsum("bj,bjk->bk", grads[0], x) for x in (by_position, by_centre))
         grad_mu = torch.stack([position.sum(-1), centre.sum(-1)], dim=-1)

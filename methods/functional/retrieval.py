@@ -5,6 +5,11 @@ Queries whose class is not in the gallery cannot be answered by any method: they
 `without_positive` counts them.
 """
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Sequence
 
 import torch

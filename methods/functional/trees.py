@@ -1,5 +1,8 @@
 """Decision trees as tensors."""
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownMemberType=false
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,5 +1,9 @@
 """The value function of continuous attention: ridge regression of tokens on Gaussian RBFs over the unit cube."""
 
+# Not every function of torch says what it returns.
+# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
 import math
 from collections.abc import Sequence
 from functools import reduce
