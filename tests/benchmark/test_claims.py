@@ -253,3 +253,12 @@ def test_the_page_escapes_and_counts(tmp_path: Path) -> None:
     assert "1 claims: 1 supported, 0 refuted, 0 open" in markdown([section])
     assert "<b>x" not in page([section]).replace("&lt;b&gt;x", "") and "<svg" in page([section])
     assert isinstance(Difference("good", "bad")(results), Effect)
+
+
+def test_the_page_of_the_site_has_every_claim_with_its_rules_as_they_are() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "claims.md").read_text(encoding="utf-8")
+    for name in (path.stem for path in (root / "benchmark" / "claims").glob("[a-z]*.py")):
+        assert f"(#{name}) | **" in text, f"run `polymodal claims run --output docs`: {name} is missing"
+        for rule in claims.get(name)().rules:
+            assert f"| {rule.text} |" in text, f"run `polymodal claims run --output docs`: {name} has changed"
