@@ -1,8 +1,8 @@
 """Write the pages of the site that are made from the code: `make docs` runs this, then MkDocs.
 
 A page for each method and dataset, the reference of the command line, and the headline of the README. The last two are
-kept in git, where people read them; tests compare them with what they are made from. So is the page of the claims, which
-`polymodal claims run --output docs` writes.
+kept in git, where people read them; tests compare them with what they are made from. So is the page of the claims, but
+`polymodal claims run --output docs` writes it.
 """
 
 import os

@@ -16,8 +16,8 @@ def selection_finds_the_modes() -> Claim:
             within("components chosen less places, one place", Number("excess_1"), 0.5),
             within("components chosen less places, three places", Number("excess_3"), 0.5),
         ),
-        caveat="Attention maps are planted (blobs of random place and size on 14 x 14 cells, speckled by 20 %), so that "
-        "the number of places is known; the maps of a trained model have no such truth.",
+        caveat="Attention maps are planted (blobs of random place and size on 14 x 14 cells, speckled by 20 %): so the "
+        "number of places is known, which the maps of a trained model do not tell.",
     )
 
 
