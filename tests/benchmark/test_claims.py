@@ -262,3 +262,10 @@ def test_the_page_of_the_site_has_every_claim_with_its_rules_as_they_are() -> No
         assert f"(#{name}) | **" in text, f"run `polymodal claims run --output docs`: {name} is missing"
         for rule in claims.get(name)().rules:
             assert f"| {rule.text} |" in text, f"run `polymodal claims run --output docs`: {name} has changed"
+
+
+def test_equal_orders_of_few_things_are_not_known_exactly() -> None:
+    low, high = Correlation(1.0, 6).interval(0.95)
+    assert 0.3 < low < 0.5 < high < 1
+    assert Correlation(1.0, 4).interval(0.95)[0] < 0  # 1 in 24 by chance
+    assert Correlation(1.0, 40).interval(0.95)[0] > 0.99
