@@ -165,6 +165,18 @@ def test_more_seeds_find_less_and_the_cap_is_said(tmp_path: Path) -> None:
     assert "not by seeds" in needed(claim_of(above("x", Share("a"))), results).reasons[0]
 
 
+def test_what_has_not_been_run_leaves_a_claim_open(tmp_path: Path) -> None:
+    results = planted(tmp_path, a=Planted(0.9), b=Planted(0.7))
+    claim = claim_of(above("x", Difference("a", "b")))
+    assert claim.judge(results).verdict == "supported"
+    judgement = claim.judge(dataclasses.replace(results, lacking=[("a", "digits"), ("b", "digits")]))
+    assert judgement.verdict == "open" and "a on digits" in judgement.rules[0].reason
+    store = Store(tmp_path)
+    cells = [record.cell for own in results.records.values() for record in own]
+    (tmp_path / f"{cells[0].id}.json").unlink()
+    assert collect(cells, store).lacking == [(cells[0].label, cells[0].dataset)]
+
+
 def labels(estimate: Estimator) -> Iterator[str]:
     for field in dataclasses.fields(estimate):  # pyright: ignore[reportArgumentType]
         value = getattr(estimate, field.name)
