@@ -30,6 +30,7 @@ from benchmark.judging.page import Section, markdown, page
 from benchmark.judging.readings import audit, log_cost
 from benchmark.judging.results import Results
 from leaderboard.effect import Effect
+from leaderboard.reference import VERDICTS
 from leaderboard.store import Store
 from tests.leaderboard.conftest import Planted, make_record
 
@@ -269,9 +270,11 @@ def test_the_page_escapes_and_counts(tmp_path: Path) -> None:
 
 def test_the_page_of_the_site_has_every_claim_with_its_rules_as_they_are() -> None:
     root = Path(__file__).parents[2]
+    published = {one["claim"]: one["verdict"] for one in json.loads(VERDICTS.read_text(encoding="utf-8"))}
     text = (root / "docs" / "claims.md").read_text(encoding="utf-8")
     for name in (path.stem for path in (root / "benchmark" / "claims").glob("[a-z]*.py")):
-        assert f"(#{name}) | **" in text, f"run `polymodal claims run --output docs`: {name} is missing"
+        verdict = published.get(name, "missing: run `polymodal claims run --output docs`")
+        assert f"(#{name}) | **{verdict}** |" in text, name
         for rule in claims.get(name)().rules:
             assert f"| {rule.text} |" in text, f"run `polymodal claims run --output docs`: {name} has changed"
 
@@ -281,3 +284,16 @@ def test_equal_orders_of_few_things_are_not_known_exactly() -> None:
     assert 0.3 < low < 0.5 < high < 1
     assert Correlation(1.0, 4).interval(0.95)[0] < 0  # 1 in 24 by chance
     assert Correlation(1.0, 40).interval(0.95)[0] > 0.99
+
+
+def test_the_list_shows_published_verdicts_and_ones_own_before_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = json.loads(VERDICTS.read_text(encoding="utf-8"))[0]["claim"]
+    assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
+    assert "(published)" in capsys.readouterr().out
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "claims.json").write_text(json.dumps([{"claim": name, "verdict": "refuted"}]))
+    assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "refuted" in out and "(published)" not in out
