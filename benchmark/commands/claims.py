@@ -61,7 +61,6 @@ def _list(names: tuple[str, ...] | list[str], folder: Path) -> int:
     from rich.text import Text
 
     from benchmark.judging import claims
-
     from leaderboard.reference import VERDICTS
 
     published = {name: f"{verdict} (published)" for name, verdict in _states(VERDICTS).items()}
