@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from leaderboard import pillars
+from leaderboard.convergence import training_notes
 from leaderboard.merge import Evidence, recipe_notes
 from leaderboard.panels import Side
 from leaderboard.record import Record
@@ -33,6 +34,7 @@ def notes(
     found = [*evidence.notes, *recipe_notes(here)]
     found += sorted({f"{r.cell.label} on {r.cell.dataset}: seed {r.cell.seed} failed: {_error(r)}" for r in failed})
     found += _collapsed(here)
+    found += training_notes(here)
     said: dict[str, list[str]] = defaultdict(list)
     for name, side in sorted(sides.items()):
         records = [r for r in here if r.cell.dataset == name]

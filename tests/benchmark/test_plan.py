@@ -1,6 +1,7 @@
 """Cell ids: everything that decides a number is in them, and nothing else."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
 from benchmark.plan import make_plan
+from datamodules.base import DataModule, Split, SplitName
+from datamodules.registry import datasets
 from leaderboard.record import Cell
 from methods import Base
 
@@ -94,3 +97,40 @@ def test_a_small_table_is_told_what_its_batches_and_steps_will_be(
     wanted = {"methods": ["concat"], "datasets": [dataset], "recipe": {"epochs": epochs}, "baselines": False}
     notes = [note for note in make_plan(parse(wanted, "test")).notes if "steps" in note]
     assert len(notes) == len(said) and all(part in note for part, note in zip(said, notes, strict=True)), notes
+
+
+def step_notes_of(**wanted: Any) -> list[str]:
+    matrix = {"methods": ["concat"], "datasets": ["digit_halves"], "baselines": False, "conditions": "none", **wanted}
+    return [note for note in make_plan(parse(matrix, "test")).notes if "steps" in note]
+
+
+def test_few_steps_are_said_of_every_dataset() -> None:
+    """1,197 training rows: 18 steps an epoch."""
+    assert step_notes_of(recipe={"epochs": 11, "batch_size": 64}) == [
+        "digit_halves: at most 198 steps of training, fewer than 200: every method that trains; raise recipe.epochs"
+    ]
+    assert step_notes_of(recipe={"epochs": 12, "batch_size": 64}) == []
+
+
+def test_what_is_solved_takes_no_steps_and_stages_share_the_epochs() -> None:
+    solved = ["linear", "boosting"]
+    assert step_notes_of(methods=solved, recipe={"epochs": 1}) == []
+    assert step_notes_of(methods=[*solved, "concat"], recipe={"epochs": 12, "batch_size": 64}) == []
+    # Eleven epochs, of which its two stages get five each.
+    (note,) = step_notes_of(methods=["distilled_missing"], recipe={"epochs": 11, "batch_size": 64})
+    assert note.startswith("digit_halves: at most 180 steps")
+    # A batch that DCCA keeps leaves it one step an epoch; the others get batches of 128 instead.
+    (note,) = step_notes_of(methods=[*solved, "concat", "dcca"], recipe={"epochs": 24, "batch_size": 1024})
+    assert note == "digit_halves: at most 24 steps of training, fewer than 200: dcca; raise recipe.epochs"
+
+
+def test_rows_are_read_only_where_epochs_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def load(self: DataModule) -> dict[SplitName, Split]:
+        read.append(self.task.name)
+        raise RuntimeError("damaged")  # for its cells to say
+
+    monkeypatch.setattr(datasets.get("digit_halves"), "load", load)
+    assert step_notes_of(recipe={"epochs": 25}) == [] and read == []
+    assert step_notes_of(recipe={"epochs": 24}) == [] and read == ["digit_halves"]
