@@ -1,4 +1,4 @@
-"""One torch thread per test process; under CI a skip fails, unless it needs a GPU, a Slurm that does not start or LaTeX."""
+"""One torch thread per test process; under CI a skip fails, unless it needs a GPU, LaTeX or a Slurm that starts."""
 
 import os
 import sys
