@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from benchmark.cost import trainable
 from benchmark.trainer import STEPS_AN_EPOCH, TrainerOptions
 from datamodules.base import DataModule
 from datamodules.bases.around import Around
@@ -19,11 +20,14 @@ class Sketch:
     """What is known of a model without a row.
 
     Attributes:
+        parameters: All of them.
+        trainable: Those that some stage fits by gradient: the board's `Params`.
         epochs: Of all its stages together, at most; 0 if every one is solved.
         whole_batches: Whether its batches stay as large as the recipe says where rows are few.
     """
 
     parameters: int
+    trainable: int
     epochs: int
     whole_batches: bool
 
@@ -31,7 +35,8 @@ class Sketch:
     def of(cls, method: Method) -> Sketch:
         """Of a method that may have been built without memory for its weights."""
         epochs = sum(share_epochs(method.stages(), method.recipe.epochs))
-        return cls(sum(p.numel() for p in method.parameters()), epochs, method.batch_statistic)
+        size = sum(p.numel() for p in method.parameters())
+        return cls(size, trainable(method), epochs, method.batch_statistic)
 
 
 def step_notes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -45,13 +45,18 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every cell of a matrix, datasets together; what was left out, what was added, and what the methods warn of."""
+    """Every cell of a matrix, datasets together; what was left out, what was added, and what the methods warn of.
+
+    Attributes:
+        trainable: (label, dataset) -> parameters that some stage fits by gradient, as boards count them.
+    """
 
     cells: tuple[Cell, ...]
     not_applicable: tuple[NotApplicable, ...] = ()
     added: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faulty: tuple[Faulty, ...] = ()
+    trainable: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ def make_plan(matrix: Matrix) -> Plan:
     cells: dict[str, Cell] = {}
     left_out: list[NotApplicable] = []
     notes: list[str] = []
+    fitted: dict[tuple[str, str], int] = {}
     faults = Faults()
     for dataset in matrix.datasets:
         if matrix.missing_data == "skip" and (missing := _missing(dataset)):
@@ -112,7 +118,7 @@ def make_plan(matrix: Matrix) -> Plan:
                         left_out.append(NotApplicable(entry.label, shown, reason))
                         continue
                     sketch, warned = entry.sketch(datamodule.task, recipe)
-                    sketches[entry.label] = sketch
+                    sketches[entry.label], fitted[entry.label, shown] = sketch, sketch.trainable
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
                     first = _cell(
                         method=entry.choice.name,
@@ -134,7 +140,12 @@ def make_plan(matrix: Matrix) -> Plan:
     if not cells and not left_out:
         raise UsageError(f"{matrix.source}: none of its datasets is on this machine: set POLYMODAL_DATA or give --data")
     return Plan(
-        tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)), tuple(faults.found)
+        tuple(cells.values()),
+        tuple(dict.fromkeys(left_out)),
+        added,
+        tuple(dict.fromkeys(notes)),
+        tuple(faults.found),
+        fitted,
     )
 
 

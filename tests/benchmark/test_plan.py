@@ -1,5 +1,6 @@
 """Cell ids: everything that decides a number is in them, and nothing else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmark.build import build_method
+from benchmark.cli import main
+from benchmark.cost import trainable
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
 from benchmark.plan import make_plan
@@ -134,3 +138,28 @@ def test_rows_are_read_only_where_epochs_leave_it_open(monkeypatch: pytest.Monke
     monkeypatch.setattr(datasets.get("digit_halves"), "load", load)
     assert step_notes_of(recipe={"epochs": 25}) == [] and read == []
     assert step_notes_of(recipe={"epochs": 24}) == [] and read == ["digit_halves"]
+
+
+def test_parameters_are_counted_as_boards_count_them() -> None:
+    """Of CCA only the probe is trained: the rest is solved, or frozen."""
+    matrix = {**SMALL, "methods": ["cca", "concat"]}
+    plan = make_plan(parse(matrix, "test"))
+    assert {cell.label for cell in plan.cells} == {"cca[raw]", "cca[encoded]", "concat"}
+    for found in plan.cells:
+        task = datasets.get("interactions_xor")(rows=200).task
+        method = build_method(found.method, found.options, task, found.recipe)
+        assert plan.trainable[found.label, found.dataset] == trainable(method), found.label
+    sizes = {cell.label: cell.parameters for cell in plan.cells}
+    assert plan.trainable["cca[encoded]", "interactions_xor"] < sizes["cca[encoded]"] / 2
+    assert plan.trainable["concat", "interactions_xor"] == sizes["concat"]
+
+
+def test_the_table_of_a_plan_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plan", "--methods", "cca", "--datasets", "interactions_xor", "--no-baselines", "--seeds", "1"]
+    command += ["--results", str(tmp_path)]
+    assert main([*command, "--json"]) == 0
+    (encoded,) = [c for c in json.loads(capsys.readouterr().out)["cells"] if c["method"] == "cca[encoded]"]
+    assert encoded["trainable_parameters"] < encoded["parameters"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert f"{encoded['trainable_parameters']:,}" in shown and f"{encoded['parameters']:,}" not in shown
