@@ -166,13 +166,11 @@ def test_the_commands_of_a_page_run_one_after_the_other(
         if kind not in ("sh", "bash") or block.strip().startswith("#!"):
             continue
         for line in lines_of(block):
-            if skipped(line):
-                if (
-                    line == "polymodal try my_fusion.py" and Path("my_fusion.py").exists()
-                ):  # what follows in the guide reads its results
-                    line = "polymodal run --plugin my_fusion.py --methods my_fusion,concat --datasets digit_halves"
-                else:
-                    continue
+            if line == "polymodal try my_fusion.py" and Path("my_fusion.py").exists():
+                # What follows in the guide reads its results.
+                line = "polymodal run --plugin my_fusion.py --methods my_fusion,concat --datasets digit_halves"
+            elif skipped(line):
+                continue
             assert line.startswith("polymodal "), f"nobody runs {line!r}"
             code = status_of(arguments_of(line))
             said = capsys.readouterr()
