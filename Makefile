@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) -e .
 	touch $(STAMP)
-	@echo "Installed: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; without it, write $(BIN)/polymodal."
+	@echo "Installed, $$(du -sh .venv | cut -f1) in .venv: \`. $(BIN)/activate\` makes \`polymodal\` a command of this shell; without it, write $(BIN)/polymodal."
 
 # What running does without: Ray, text encoders, tests, linters, the site.
 $(DEV): $(STAMP)

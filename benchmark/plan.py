@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -17,15 +17,14 @@ from benchmark import conditions
 from benchmark.build import resolve_dataset, sketched
 from benchmark.errors import UsageError
 from benchmark.faults import Faults, Faulty
+from benchmark.few_steps import Sketch, step_notes
 from benchmark.identity import method_digest, protocol_digest
 from benchmark.matrix import Choice, Matrix
 from benchmark.options import axes, plain, resolve
 from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
-from datamodules.bases.user_views import UserViews
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
-from leaderboard.convergence import FEW_STEPS
 from leaderboard.record import Cell
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
@@ -46,13 +45,18 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every cell of a matrix, datasets together; what was left out, what was added, and what the methods warn of."""
+    """Every cell of a matrix, datasets together; what was left out, what was added, and what the methods warn of.
+
+    Attributes:
+        trainable: (label, dataset) -> parameters that some stage fits by gradient, as boards count them.
+    """
 
     cells: tuple[Cell, ...]
     not_applicable: tuple[NotApplicable, ...] = ()
     added: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faulty: tuple[Faulty, ...] = ()
+    trainable: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,12 @@ class Entry:
     options: Mapping[str, Any]
     label: str
 
-    def size(self, task: Task, recipe: Recipe) -> tuple[int, list[str]]:
-        """Parameters, and what the method warns of, by building it where tensors cost nothing; a bad value fails."""
+    def sketch(self, task: Task, recipe: Recipe) -> tuple[Sketch, list[str]]:
+        """What can be known without rows, and what the method warns of; a bad value fails."""
         with warnings.catch_warnings(record=True) as caught, sketched():
             warnings.simplefilter("always")
-            size = sum(p.numel() for p in self.cls(task, recipe, **self.options).parameters())
-        return size, [str(w.message) for w in caught if w.category is UserWarning]
+            found = Sketch.of(self.cls(task, recipe, **self.options))
+        return found, [str(w.message) for w in caught if w.category is UserWarning]
 
 
 def make_plan(matrix: Matrix) -> Plan:
@@ -95,6 +99,7 @@ def make_plan(matrix: Matrix) -> Plan:
     cells: dict[str, Cell] = {}
     left_out: list[NotApplicable] = []
     notes: list[str] = []
+    fitted: dict[tuple[str, str], int] = {}
     faults = Faults()
     for dataset in matrix.datasets:
         if matrix.missing_data == "skip" and (missing := _missing(dataset)):
@@ -105,14 +110,15 @@ def make_plan(matrix: Matrix) -> Plan:
             notes += datamodule.notes  # what was done to the user's rows, and why they are scored as they are
             recipe = _recipe(matrix, dataset.name, trainer)
             shared = _shared(matrix, datamodule, recipe, trainer)
-            notes += [f"{shown}: {note}" for note in _small(datamodule, recipe, trainer)]
+            sketches: dict[str, Sketch] = {}
             for entry in _entries(chosen, datamodule.task, faults):
                 with faults.of(entry.label, shown, entry.choice, entry.cls):
                     reason = entry.cls.applies_to(datamodule.task, entry.options)
                     if reason is not None:
                         left_out.append(NotApplicable(entry.label, shown, reason))
                         continue
-                    size, warned = entry.size(datamodule.task, recipe)
+                    sketch, warned = entry.sketch(datamodule.task, recipe)
+                    sketches[entry.label], fitted[entry.label, shown] = sketch, sketch.trainable
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
                     first = _cell(
                         method=entry.choice.name,
@@ -123,17 +129,23 @@ def make_plan(matrix: Matrix) -> Plan:
                         dataset=shown,
                         dataset_options=dataset_options,
                         seed=0,
-                        parameters=size,
+                        parameters=sketch.parameters,
                         source=method_digest(entry.cls, entry.options),
                         **shared,
                     )
                     cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
+            notes += [f"{shown}: {note}" for note in step_notes(datamodule, recipe, trainer, sketches)]
     if faults.found and not cells:
         raise UsageError("\n".join(["nothing is left to run", *map(str, faults.found)]))
     if not cells and not left_out:
         raise UsageError(f"{matrix.source}: none of its datasets is on this machine: set POLYMODAL_DATA or give --data")
     return Plan(
-        tuple(cells.values()), tuple(dict.fromkeys(left_out)), added, tuple(dict.fromkeys(notes)), tuple(faults.found)
+        tuple(cells.values()),
+        tuple(dict.fromkeys(left_out)),
+        added,
+        tuple(dict.fromkeys(notes)),
+        tuple(faults.found),
+        fitted,
     )
 
 
@@ -170,18 +182,6 @@ def _shared(matrix: Matrix, datamodule: DataModule, recipe: Recipe, trainer: Tra
         "bayes": task.bayes,
         "protocol": protocol_digest(datamodule),
     }
-
-
-def _small(datamodule: DataModule, recipe: Recipe, trainer: TrainerOptions) -> Iterator[str]:
-    """What few rows mean for the training, where they are known: a user's own file has been read to describe it."""
-    if not isinstance(datamodule, UserViews):
-        return
-    rows = len(datamodule.splits["train"].target)
-    batch = trainer.fitting(recipe.batch_size, rows)
-    if batch < recipe.batch_size:
-        yield f"{rows} training rows: batches of {batch} instead of {recipe.batch_size}, for eight steps an epoch"
-    if (steps := recipe.epochs * max(1, rows // batch)) < FEW_STEPS:
-        yield f"at most {steps} steps of training, fewer than {FEW_STEPS}: raise recipe.epochs"
 
 
 def _datasets(choice: Choice, faults: Faults) -> Iterator[tuple[DataModule, dict[str, Any]]]:

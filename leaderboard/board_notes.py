@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from leaderboard import pillars
+from leaderboard.convergence import training_notes
 from leaderboard.merge import Evidence, recipe_notes
 from leaderboard.panels import Side
 from leaderboard.record import Record
@@ -33,6 +34,8 @@ def notes(
     found = [*evidence.notes, *recipe_notes(here)]
     found += sorted({f"{r.cell.label} on {r.cell.dataset}: seed {r.cell.seed} failed: {_error(r)}" for r in failed})
     found += _collapsed(here)
+    found += training_notes(here)
+    found += _partial(here, evidence)
     said: dict[str, list[str]] = defaultdict(list)
     for name, side in sorted(sides.items()):
         records = [r for r in here if r.cell.dataset == name]
@@ -65,6 +68,24 @@ def _collapsed(here: Iterable[Record]) -> list[str]:
         (r.cell.label, r.cell.dataset, k) for r in here for k, v in r.summary.items() if k.endswith("_collapsed") and v
     }
     return [f"{label} on {n}: {k.replace('_', ' ')}" for label, n, k in sorted(found)]
+
+
+def _partial(here: Sequence[Record], evidence: Evidence) -> list[str]:
+    """How to see methods that were run on a part of the datasets beside the others on that part."""
+    every = sorted({r.cell.dataset for r in here})
+    ran: dict[str, set[str]] = defaultdict(set)
+    for r in here:
+        if r.cell.method != "unimodal":  # one for each modality that there is
+            ran[r.cell.label].add(r.cell.dataset)
+    parts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for label, own in sorted(ran.items()):
+        if any(n not in own and (label, n) not in evidence.not_applicable for n in every):
+            parts[tuple(sorted(own))].append(label)
+    return [
+        f"{_some(labels)}: run on {len(own)} of {len(every)} datasets; `--datasets {','.join(own)}` compares all "
+        "methods on these alone"
+        for own, labels in parts.items()
+    ]
 
 
 def _weak(side: Side, records: Sequence[Record], control: str) -> list[str]:

@@ -70,7 +70,8 @@ def _trained(found: Comparison, dataset: str, evidence: Evidence) -> list[str]:
     short: list[str] = []
     for label in (found.a, found.b):
         own = records_of(evidence, label, dataset)
-        facts = [f"{own[0].cell.parameters:,} parameters"]
+        size = own[0].cost.get("trainable_parameters", own[0].cell.parameters)  # as boards count them
+        facts = [f"{size:,.0f} parameters"]
         if all(r.training for r in own):  # an export may have none
             facts.append(f"{np.mean([sum(stage.epochs for stage in r.training) for r in own]):.0f} epochs")
         if all("train_seconds" in r.cost for r in own):

@@ -14,6 +14,9 @@ from leaderboard.shown import shortened
 from leaderboard.tables import Cell, Table
 
 _PAPER = 104  # characters of a footnote-sized line across both columns of a paper
+_TALL = 40  # rows of a footnote-sized table on a page
+# Made smaller on a page that is narrower than two columns, and only there.
+_NO_WIDER = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"
 
 
 def terminal(table: Table, width: int | None = None) -> RenderableType:
@@ -110,7 +113,10 @@ def _tex_text(text: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs table across both columns of a paper, with the columns that fit and a caption of three lines."""
+    """A booktabs table across both columns of a paper, with the columns that fit and a caption of three lines.
+
+    On a page of one column it is as wide as the text.
+    """
     kept = fitting(table, _PAPER, between=2)
     align = "".join("l" if i < table.left else "r" for i in range(kept))
     heads = [h.split("\n") for h in table.headers[:kept]]
@@ -126,20 +132,21 @@ def latex(table: Table) -> str:
         body.insert(table.references, r"\midrule")
     left_out = [h.replace("\n", " ") for h in table.headers[kept:]]
     lines = [
-        r"% needs \usepackage{booktabs}",
+        r"% needs \usepackage{booktabs,graphicx}",
         *([f"% left out to fit the page: {', '.join(left_out)}"] if left_out else []),
         *(f"% {line}" for line in table.legend),
         r"\begin{table*}",
-        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+        rf"\centering\{'scriptsize' if len(body) > _TALL else 'footnotesize'}\setlength{{\tabcolsep}}{{4pt}}",
         rf"\caption{{{_tex_text(table.title)}. Bold: may be the best of its column; $\pm$: half the 95\,\% interval.}}",
         rf"\label{{tab:{table.name}}}",
+        _NO_WIDER,
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
         *head,
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""One torch thread per test process; under CI a skip fails, unless it needs a GPU or a Slurm that does not start."""
+"""One torch thread per test process; under CI a skip fails, unless it needs a GPU, LaTeX or a Slurm that starts."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     report = yield
     if os.environ.get("POLYMODAL_CI") and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        if "GPU" not in reason and "Slurm" not in reason:
+        if not any(word in reason for word in ("GPU", "Slurm", "LaTeX")):
             report.outcome = "failed"
             report.longrepr = f"skipped under CI: {reason}"
     return report

@@ -42,10 +42,14 @@ def test_the_matrix_is_planned() -> None:
     assert {"concat", "low_rank[rank=4]", "low_rank[rank=16]"} <= labels
 
 
-def test_the_features_are_toml_of_known_names() -> None:
-    (block,) = [block for kind, block in RUN.blocks if kind == "toml" and "open_clip" in block]
+@pytest.mark.parametrize("name", ["run", "zero-shot"])
+def test_the_features_are_toml_of_known_names(name: str) -> None:
+    """Planned they cannot be: that takes weights and photographs."""
+    page = Blocks(DOCS / "guides" / f"{name}.md")
+    (block,) = [block for kind, block in page.blocks if kind == "toml" and "open_clip" in block]
     (dataset,) = tomllib.loads(block)["datasets"]
-    assert {"path", "label_column"} <= set(parameters(datasets.get(dataset["name"])))
+    known = set(parameters(datasets.get(dataset["name"])))
+    assert dataset.keys() - {"name", "image", "text", "standardise"} <= known
     assert EncoderName.parse(dataset["image"]).library == EncoderName.parse(dataset["text"]).library == "open_clip"
 
 

@@ -29,6 +29,13 @@ def test_make_targets_exist() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.M), target
 
 
+def test_installing_says_what_it_takes_and_how_to_go_on() -> None:
+    said = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "Installed" in line)
+    assert "activate" in said and "du -sh .venv" in said and "$(BIN)/polymodal" in said
+    start = (ROOT / "docs" / "index.md").read_text()
+    assert "GB of disk" in start and ". .venv/bin/activate" in start and "`.venv/bin/polymodal`" in start
+
+
 def test_it_is_about_a_screen() -> None:
     assert len(README.text.splitlines()) < 110, "what is long belongs on the site"
 

@@ -67,6 +67,7 @@ def _write(text: str, path: str | None) -> None:
 def _as_json(plan: Plan, done: dict[str, Record]) -> dict[str, object]:
     cells = [
         {"cell": c.id, "method": c.label, "dataset": c.dataset, "seed": c.seed, "parameters": c.parameters,
+         "trainable_parameters": plan.trainable[c.label, c.dataset],
          "conditions": len(c.conditions), "done": c.id in done}
         for c in plan.cells
     ]  # fmt: skip
@@ -104,18 +105,18 @@ def _show(plan: Plan, done: dict[str, Record]) -> None:
 
 
 def _table(plan: Plan, done: dict[str, Record]) -> Table:
-    """The methods with a cell that is not done."""
+    """The methods with a cell that is not done; `params` are those of the board, which some stage fits by gradient."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("method", "dataset", "seeds", "done", "parameters", "conditions")
+    table = Table("method", "dataset", "seeds", "done", "params", "conditions")
     entries: dict[tuple[str, str], list[Cell]] = {}
     for cell in plan.cells:
         entries.setdefault((cell.label, cell.dataset), []).append(cell)
     for (label, dataset), cells in entries.items():
         ready, first = sum(cell.id in done for cell in cells), cells[0]
         if ready < len(cells):
-            numbers = (str(len(cells)), str(ready), f"{first.parameters:,}", str(len(first.conditions)))
+            numbers = (str(len(cells)), str(ready), f"{plan.trainable[label, dataset]:,}", str(len(first.conditions)))
             table.add_row(escape(label), escape(dataset), *numbers)
     return table
 

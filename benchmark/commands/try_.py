@@ -18,6 +18,7 @@ EXAMPLE = """examples:
   polymodal try patients.csv --target outcome                               groups and task are guessed, and said
   polymodal try patients.csv --target outcome --groups blood=hb,crp person=age,sex
   polymodal try photos/ --target shape                                      images with captions (captions.jsonl)
+  polymodal try photos/                                                     a text beside each image (a.png, a.txt)
   polymodal try patients.csv --target outcome --look                        only what would be assumed
   polymodal try my_fusion.py                                                a method of yours: check, run, place
 
@@ -74,9 +75,14 @@ def _guess(arguments: argparse.Namespace) -> Guess:
     path: Path = arguments.file
     if path.is_dir() or path.suffix in (".jsonl", ".json"):
         from benchmark.own_data.guess_images import guess_images
+        from benchmark.own_data.text_files import as_table
 
         if arguments.groups:
             raise ValueError("--groups is for the columns of a table; a folder of images has an image and a text")
+        table = Path(f"{_stem(path)}_captions.csv")
+        if said := as_table(path, table):
+            print(said)
+            path = table
         return guess_images(path, arguments.target)
     if path.suffix not in _TABLES:
         known = ", ".join((*_TABLES, ".jsonl", ".py"))
@@ -91,6 +97,10 @@ def _guess(arguments: argparse.Namespace) -> Guess:
     return guess_table(path, arguments.target, groups)
 
 
+def _stem(path: Path) -> str:
+    return path.absolute().name.partition(".")[0] or "mine"
+
+
 def _try(arguments: argparse.Namespace, guess: Guess) -> int:
     import tomli_w
 
@@ -98,7 +108,7 @@ def _try(arguments: argparse.Namespace, guess: Guess) -> int:
     from benchmark.matrix import parse
     from benchmark.own_data.small_board import matrix_of
 
-    stem = arguments.file.name.partition(".")[0] or "mine"
+    stem = _stem(arguments.file)
     metric: dict[str, Any] = {"metric": arguments.metric} if arguments.metric else {}
     data = resolve_dataset(guess.dataset, {**guess.options, **metric}, str(arguments.file))[0]
     task = data.task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -13,13 +14,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import printable
 from benchmark.executors.features_ahead import make_ahead
 from benchmark.executors.pool import ResultsLost, Settings, Stop, WorkerDied
 from leaderboard.record import Cell, Record
 from leaderboard.store import Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def execute(todo: Sequence[Cell], store: Store, arguments: argparse.Namespace) -
         print(made, file=sys.stderr)
     stop, received = Stop(), []
     before = _stop_on_signals(stop, received, arguments.grace)
-    show: Any = _Lines(arguments.json) if quiet else _Progress(todo)
+    show: Any = _Lines(arguments.json) if quiet else _progress(todo)
     started, records, broken = time.perf_counter(), [], ""
     try:
         with show, closing(_executor(arguments)(todo, _settings(store, arguments), stop)) as results:
@@ -175,10 +179,16 @@ class _Lines:
             print(json.dumps(line), flush=True)
 
 
+def _progress(todo: Sequence[Cell]) -> _Progress:
+    from rich.console import Console
+
+    return _NotebookProgress(todo) if Console().is_jupyter else _Progress(todo)
+
+
 class _Progress:
     """Cells done, failed and left, time to go, and the best so far on the dataset of the last cell."""
 
-    def __init__(self, todo: Sequence[Cell]) -> None:
+    def __init__(self, todo: Sequence[Cell], console: Console | None = None) -> None:
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -197,6 +207,7 @@ class _Progress:
             TextColumn("ETA"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
+            console=console,
         )
         self.task = self.progress.add_task("cells", total=len(todo), failed="", note="starting workers")
         self.failed = 0
@@ -223,3 +234,31 @@ class _Progress:
             note = escape(f"{cell.dataset}: best {best[1]} {sign * best[0]:.3f}")
         failed = f"{self.failed} failed" if self.failed else ""
         self.progress.update(self.task, advance=1, failed=failed, note=note)
+
+
+class _NotebookProgress(_Progress):
+    """The same as a text below a notebook's cell, which each cell that ends replaces; rich would need ipywidgets."""
+
+    def __init__(self, todo: Sequence[Cell]) -> None:
+        from rich.console import Console
+
+        super().__init__(todo, Console(file=io.StringIO(), force_jupyter=False, force_terminal=False, width=100))
+        self.shown: Any = None
+
+    def __enter__(self) -> _NotebookProgress:
+        from IPython.display import display
+
+        self.shown = display(self._bundle(), raw=True, display_id=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.shown.update(self._bundle(), raw=True)
+
+    def update(self, record: Record) -> None:
+        super().update(record)
+        self.shown.update(self._bundle(), raw=True)
+
+    def _bundle(self) -> dict[str, str]:
+        with self.progress.console.capture() as text:
+            self.progress.console.print(self.progress.get_renderable())
+        return {"text/plain": text.get().rstrip()}

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.own_data.guess import Guess
+from benchmark.own_data.text_files import SUFFIXES
 from datamodules.registry import did_you_mean
 from datamodules.rows.words import split_words
 from datamodules.sources.hub_table import open_table
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif")
 _LAYOUT = (
     "a folder with images and a table of them (captions.csv, captions.jsonl or a metadata.csv with file_name), "
-    "a column with the paths of the images, one with the texts"
+    "a column with the paths of the images, one with the texts; or a text file beside each image (disc.png, disc.txt)"
 )
 
 
@@ -60,7 +60,7 @@ def _undecoded(table: Any) -> Any:
 def _is_image(cell: object) -> bool:
     if isinstance(cell, dict):
         return "bytes" in cell
-    return isinstance(cell, str) and cell.lower().endswith(_SUFFIXES)
+    return isinstance(cell, str) and cell.lower().endswith(SUFFIXES)
 
 
 def _words(cells: list[Any]) -> float:

@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 import tomli_w
 import torch
+from PIL import Image
 
 from benchmark.cli import main
 from benchmark.own_data.guess_table import guess_table
 from benchmark.own_data.small_board import recipe_for
+from benchmark.own_data.text_files import as_table
 from leaderboard.store import Store
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -238,3 +240,43 @@ def test_an_error_blames_no_setting_that_is_innocent(here: Path, capsys: pytest.
 def test_the_plan_says_how_rows_are_scored_and_why(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", matrix(), "--results", "r"]) == 0
     assert "scored by balanced accuracy, because 80% of the rows are" in " ".join(capsys.readouterr().out.split())
+
+
+def photos(*names: str) -> Path:
+    """Grey squares, each with a text file beside it."""
+    for name in names:
+        path = Path("photos") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 100).save(path)
+        path.with_suffix(".txt").write_text(f"a square\ncalled {path.stem}")
+    return Path("photos")
+
+
+def test_a_text_file_beside_each_image_is_a_caption(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos(*(f"{i}.png" for i in range(20)))
+    assert main(["try", "photos", "--look"]) == 0
+    said = capsys.readouterr().out
+    assert "20 images, each with a text file beside it, are a table now: photos_captions.csv\n" in said
+    assert "task: find the image of a text" in said
+    written = pd.read_csv("photos_captions.csv")
+    assert list(written) == ["image", "text"] and set(written["text"]) == {f"a square called {i}" for i in range(20)}
+
+
+def test_folders_of_images_are_a_label_and_a_missing_text_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = photos(*(f"{kind}/{i}.png" for i in range(10) for kind in ("big", "small")))
+    assert main(["try", "photos", "--target", "folder", "--look"]) == 0
+    assert "their folders are a label: --target folder" in capsys.readouterr().out
+    assert set(pd.read_csv("photos_captions.csv")["folder"]) == {"big", "small"}
+    (folder / "big" / "3.txt").unlink()
+    (folder / "small" / "5.txt").write_text("  ")
+    assert main(["try", "photos", "--look"]) == 2
+    assert "2 of the 20 images of photos have no text beside them, or an empty one" in (said := capsys.readouterr().err)
+    assert "The first is big/3.png: 3.txt was expected" in said
+
+
+def test_a_table_of_the_folder_comes_first(here: Path) -> None:
+    folder = photos("a.png", "b.png")
+    (folder / "captions.csv").write_text("image,text\na.png,one\n")
+    assert as_table(folder, Path("made.csv")) == "" and not Path("made.csv").exists()

@@ -1,14 +1,21 @@
 """Cell ids: everything that decides a number is in them, and nothing else."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmark.build import build_method
+from benchmark.cli import main
+from benchmark.cost import trainable
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
 from benchmark.plan import make_plan
+from datamodules.base import DataModule, Split, SplitName
+from datamodules.registry import datasets
 from leaderboard.record import Cell
 from methods import Base
 
@@ -94,3 +101,65 @@ def test_a_small_table_is_told_what_its_batches_and_steps_will_be(
     wanted = {"methods": ["concat"], "datasets": [dataset], "recipe": {"epochs": epochs}, "baselines": False}
     notes = [note for note in make_plan(parse(wanted, "test")).notes if "steps" in note]
     assert len(notes) == len(said) and all(part in note for part, note in zip(said, notes, strict=True)), notes
+
+
+def step_notes_of(**wanted: Any) -> list[str]:
+    matrix = {"methods": ["concat"], "datasets": ["digit_halves"], "baselines": False, "conditions": "none", **wanted}
+    return [note for note in make_plan(parse(matrix, "test")).notes if "steps" in note]
+
+
+def test_few_steps_are_said_of_every_dataset() -> None:
+    """1,197 training rows: 18 steps an epoch."""
+    assert step_notes_of(recipe={"epochs": 11, "batch_size": 64}) == [
+        "digit_halves: at most 198 steps of training, fewer than 200: every method that trains; raise recipe.epochs"
+    ]
+    assert step_notes_of(recipe={"epochs": 12, "batch_size": 64}) == []
+
+
+def test_what_is_solved_takes_no_steps_and_stages_share_the_epochs() -> None:
+    solved = ["linear", "boosting"]
+    assert step_notes_of(methods=solved, recipe={"epochs": 1}) == []
+    assert step_notes_of(methods=[*solved, "concat"], recipe={"epochs": 12, "batch_size": 64}) == []
+    # Eleven epochs, of which its two stages get five each.
+    (note,) = step_notes_of(methods=["distilled_missing"], recipe={"epochs": 11, "batch_size": 64})
+    assert note.startswith("digit_halves: at most 180 steps")
+    # A batch that DCCA keeps leaves it one step an epoch; the others get batches of 128 instead.
+    (note,) = step_notes_of(methods=[*solved, "concat", "dcca"], recipe={"epochs": 24, "batch_size": 1024})
+    assert note == "digit_halves: at most 24 steps of training, fewer than 200: dcca; raise recipe.epochs"
+
+
+def test_rows_are_read_only_where_epochs_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def load(self: DataModule) -> dict[SplitName, Split]:
+        read.append(self.task.name)
+        raise RuntimeError("damaged")  # for its cells to say
+
+    monkeypatch.setattr(datasets.get("digit_halves"), "load", load)
+    assert step_notes_of(recipe={"epochs": 25}) == [] and read == []
+    assert step_notes_of(recipe={"epochs": 24}) == [] and read == ["digit_halves"]
+
+
+def test_parameters_are_counted_as_boards_count_them() -> None:
+    """Of CCA only the probe is trained: the rest is solved, or frozen."""
+    matrix = {**SMALL, "methods": ["cca", "concat"]}
+    plan = make_plan(parse(matrix, "test"))
+    assert {cell.label for cell in plan.cells} == {"cca[raw]", "cca[encoded]", "concat"}
+    for found in plan.cells:
+        task = datasets.get("interactions_xor")(rows=200).task
+        method = build_method(found.method, found.options, task, found.recipe)
+        assert plan.trainable[found.label, found.dataset] == trainable(method), found.label
+    sizes = {cell.label: cell.parameters for cell in plan.cells}
+    assert plan.trainable["cca[encoded]", "interactions_xor"] < sizes["cca[encoded]"] / 2
+    assert plan.trainable["concat", "interactions_xor"] == sizes["concat"]
+
+
+def test_the_table_of_a_plan_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plan", "--methods", "cca", "--datasets", "interactions_xor", "--no-baselines", "--seeds", "1"]
+    command += ["--results", str(tmp_path)]
+    assert main([*command, "--json"]) == 0
+    (encoded,) = [c for c in json.loads(capsys.readouterr().out)["cells"] if c["method"] == "cca[encoded]"]
+    assert encoded["trainable_parameters"] < encoded["parameters"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert f"{encoded['trainable_parameters']:,}" in shown and f"{encoded['parameters']:,}" not in shown

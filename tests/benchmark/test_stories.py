@@ -97,6 +97,26 @@ def test_two_hundred_images_with_captions(here: Path, capsys: pytest.CaptureFixt
     assert re.search(r"^Fusing adds \+0\.\d+", said, re.M)
 
 
+def test_two_hundred_images_each_with_a_text_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No table at all: the folder says the label, which is the shape of the image and the colour of the text."""
+    rng = np.random.default_rng(5)
+    for i in range(200):
+        colour, shape = ("red", "blue")[i % 2], ("disc", "box", "cross")[i // 2 % 3]
+        folder = Path("photos") / f"{colour} {shape}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _photo(folder / f"{i:03}.png", shape, rng)
+        (folder / f"{i:03}.txt").write_text(rng.choice(["a {} thing", "it is {}\n", "look:\n{}"]).format(colour))
+    before = sorted(Path("photos").rglob("*"))
+    said = told(capsys, "photos/", "--target", "folder", "--seeds", "2")
+    assert "200 images, each with a text file beside it, are a table now: photos_captions.csv" in said
+    assert sorted(Path("photos").rglob("*")) == before, "the folder is the user's"
+    assert score(said, "concat") > 0.8 > score(said, "unimodal[text]")
+    assert re.search(r"^Use \w+: accuracy 0\.[89]", said, re.M) or "Use concat: accuracy 1.000" in said
+    assert re.search(r"^Fusing adds \+0\.\d+", said, re.M)
+    for group in ("image", "text"):
+        assert re.search(rf"^Without {group}: \d\.\d+ -> 0\.\d+", said, re.M)
+
+
 def test_a_csv_with_few_positives(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, rows = np.random.default_rng(3), 900
     frame = pd.DataFrame(rng.normal(size=(rows, 6)), columns=["lab_a", "lab_b", "lab_c", "walk_a", "walk_b", "walk_c"])

@@ -1,13 +1,21 @@
 """Training that was cut off, hardly began, or came to nothing is named."""
 
+import io
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
-from leaderboard.convergence import training_warnings
+from leaderboard import renderings, tables
+from leaderboard.board import build as board_of
+from leaderboard.convergence import training_notes, training_warnings
+from leaderboard.merge import gather
+from leaderboard.page import page
 from leaderboard.record import Fitted, Record
-from tests.records import make_record
+from leaderboard.store import Store
+from tests.records import changed, make_record
 
 
 def stage(**facts: Any) -> Fitted:
@@ -58,3 +66,39 @@ def test_everything_is_said_once_with_its_number() -> None:
     assert cut_off.startswith("2 of 3 cells still getting better when the epochs were over")
     assert few.startswith("2 of 3 cells trained for fewer than 200 steps")
     assert nothing.startswith("2 of 3 cells not above the trivial score") and nothing.count(bad.cell.label) == 1
+
+
+# --- On a board -------------------------------------------------------------------------------------------------------
+
+
+def test_entries_are_named_by_dataset() -> None:
+    def entry(label: str, dataset: str, *stages: Fitted) -> Record:
+        return changed(record(*stages), label=label, dataset=dataset)
+
+    few, learnt_nothing = stage(steps=60), stage(score=0.1)
+    of_all = [entry(label, "xor", few) for label in ("concat", "late")]
+    of_one = [entry("concat", "digits", stage(), few), entry("late", "digits", few), entry("gated", "digits", stage())]
+    solved = [entry("linear", dataset, Fitted("solve", 1.0)) for dataset in ("xor", "digits")]
+    assert training_notes([*of_all, *of_one, *solved]) == [
+        "trained for fewer than 200 steps, so hardly at all: late on digits; all 2 methods that train on xor"
+    ]
+    assert training_notes([entry("late", "digits", learnt_nothing), *solved, entry("concat", "digits", stage())]) == [
+        "not above the trivial predictor on validation rows, so nothing was learnt: late on digits"
+    ]
+
+
+def test_every_board_says_it_once(build: Callable[..., Store]) -> None:
+    store = build(seeds=2, datasets=("digits", "shapes"))
+    assert "fewer than 200 steps" not in "".join(board_of(gather([store.folder]), "plain").notes)
+    for found in [r for r in store.scan().records if r.cell.label == "tensor" and r.cell.dataset == "shapes"]:
+        predictions = store.predictions(found.cell.id)
+        store.path(found.cell.id).unlink()
+        store.write(changed(found, training=(stage(steps=11, score=0.2),), trivial_validation=0.25), predictions)
+    board = board_of(gather([store.folder]), "plain")
+    table = tables.table(board)
+    terminal = io.StringIO()
+    Console(file=terminal, width=200).print(renderings.terminal(table, 200))
+    html = page([board])
+    for shown in (terminal.getvalue(), renderings.markdown(table), html):
+        assert shown.count("trained for fewer than 200 steps, so hardly at all: tensor on shapes") == 1
+        assert shown.count("so nothing was learnt: tensor on shapes") == 1

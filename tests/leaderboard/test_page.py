@@ -320,5 +320,15 @@ def test_it_is_readable_on_a_phone_and_prints(browser: "Browser", html: Path) ->
     page.emulate_media(media="print")
     visit.soon(lambda: not page.locator(".controls").is_visible())
     assert len(page.pdf()) > 10_000
+    style = "(e, p) => getComputedStyle(e).getPropertyValue(p)"
+    for cell in page.locator("table.board th").all():
+        assert cell.evaluate(style, "position") == "static", "nothing floats over names"
+    heat = page.locator("table.heatmap td").all()
+    assert heat
+    for cell in heat:
+        assert cell.evaluate(style, "color") != cell.evaluate(style, "background-color")
+        assert cell.evaluate(style, "print-color-adjust") == "exact", "white on a ground that is left out"
+    for heading in page.locator("main h2, main h3").all():
+        assert heading.evaluate(style, "break-after") == "avoid"
     visit.context.close()
     assert visit.wrong == []

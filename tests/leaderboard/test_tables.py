@@ -127,6 +127,20 @@ def test_an_incomplete_method_has_a_place_and_says_what_it_misses(build: Build) 
     assert "shapes: not applicable: needs the same shape: tensor." in renderings.markdown(tables.table(board))
 
 
+def test_a_method_on_some_datasets_is_told_how_to_see_all_on_these(build: Build) -> None:
+    store = build()
+    assert not [note for note in _board(store).notes if "--datasets" in note]
+    for record in store.scan().records:
+        if record.cell.label in ("tensor", "gated") and record.cell.dataset == "shapes":
+            store.path(record.cell.id).unlink()
+    (note,) = [note for note in _board(store).notes if "--datasets" in note]
+    assert note.startswith("gated, tensor: run on 2 of 3 datasets; `--datasets digits,interactions_xor` compares")
+    board = _board(store, datasets=["digits", "interactions_xor"])
+    assert not [note for note in board.notes if "--datasets" in note]
+    remember(store.folder, {("gated", "shapes"): "no shapes", ("tensor", "shapes"): "no shapes"})
+    assert not [note for note in _board(store).notes if "--datasets" in note], "there is nothing to be run"
+
+
 def test_a_failed_seed_is_a_hole_not_a_better_mean(build: Build) -> None:
     store = build()
     record = _first(store, label="concat", dataset="digits", seed=1)
