@@ -55,7 +55,7 @@ class Mosi(DataModule):
     """
 
     version = "2"
-    sha256 = "bf2e0d3c8c9a54e865f1d3bb35c1ac92097dcdfd6a8f4ce83d51fe9360516b08"
+    sha256 = "badba87ff29321f4c76b1ecbd0fb2f21c31bb330070f5c5bb1ab51f41bc85087"
     licence = "free for research; see the dataset's page"
     citation = (
         "A. Zadeh, R. Zellers, E. Pincus and L.-P. Morency, MOSI: Multimodal Corpus of Sentiment Intensity and "
