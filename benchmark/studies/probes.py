@@ -4,7 +4,8 @@
 
 Logistic regression of scikit-learn on the inputs as every method gets them; a text is its word counts. It is fitted to
 the training rows; the strength of its penalty is the one of nine with the smallest loss on the validation rows, and
-only that model is scored on test rows. A method that stays below the probe of all modalities has learnt badly.
+only that model is scored on test rows. One penalty serves all columns, so that a modality which says nothing harms the
+probe of all. A method that stays below the best of the probes has learnt badly.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from methods.parts.raw_views import flatten
 from methods.stage import Output
 
 STRENGTHS = tuple(10.0**k for k in range(-4, 5))  # inverse, of the penalty: scikit-learn's C
+LEAST = 1e-20  # a probability that is called none
 STEPS = 300  # of the solver: those that are chosen need fewer
 
 Floats = NDArray[np.float64]
@@ -90,10 +92,10 @@ def _fitted(x: Floats, y: NDArray[np.int64], strength: float) -> LogisticRegress
 
 
 def _logits(model: LogisticRegression, x: Floats, outputs: int) -> torch.Tensor:
-    """Log-probabilities `[N, classes]`; a class without a training row has none."""
-    logits = np.full((len(x), outputs), -50.0)
-    logits[:, model.classes_] = np.maximum(model.predict_log_proba(x), -50.0)
-    return torch.from_numpy(logits)
+    """Log-probabilities `[N, classes]`, whatever classes the training rows have."""
+    shares = np.zeros((len(x), outputs))
+    shares[:, model.classes_] = model.predict_proba(x)
+    return torch.from_numpy(np.log(np.maximum(shares, LEAST)))
 
 
 # ---- command ------------------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from scipy.io import loadmat, savemat
 
 from benchmark.conformance import check_dataset
+from benchmark.pictures.drawing import draw_value
 from datamodules.mosi import Mosi
 from datamodules.rows.resample import resample
 from datamodules.rows.summaries import summarise
@@ -125,6 +127,9 @@ def test_summaries_of_utd_mhad_are_in_deviations_of_the_training_people(data: Pa
     assert body is not None
     thirds = np.stack([part.mean(axis=0) for part in np.array_split(frames[1], 3)]).reshape(3, 20, 3)
     torch.testing.assert_close(body.joints, torch.from_numpy(thirds), atol=1e-4, rtol=0)
+    axis = Figure().subplots()
+    draw_value(axis, datamodule.task.modalities[1], datamodule.splits["test"].inputs["skeleton"][2], datamodule)
+    assert axis.lines and not axis.patches  # bones, not the bars of a vector
 
 
 def test_utd_mhad_has_the_published_people_and_the_files_values(data: Path) -> None:
