@@ -1,7 +1,8 @@
 """Write the pages of the site that are made from the code: `make docs` runs this, then MkDocs.
 
-A page for each method and dataset, one of the claims, the reference of the command line, and the headline of the
-README. The last two are kept in git, where people read them; tests compare them with what they are made from.
+A page for each method and dataset, the reference of the command line, and the headline of the README. The last two are
+kept in git, where people read them; tests compare them with what they are made from. So is the page of the claims, but
+`polymodal claims run --output docs` writes it.
 """
 
 import os
@@ -9,7 +10,6 @@ import re
 import shutil
 from pathlib import Path
 
-import make_claims
 import make_cli
 import make_datasets
 import make_methods
@@ -26,7 +26,6 @@ def pages() -> dict[str, str]:
     return {
         **make_methods.pages(board),
         **make_datasets.pages(board),
-        "claims.md": make_claims.page(),
         "reference/cli.md": make_cli.page(),
     }
 

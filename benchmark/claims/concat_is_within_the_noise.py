@@ -10,7 +10,7 @@ def concat_is_within_the_noise() -> Claim:
         source="Ours",
         entries="all",
         datasets=(
-            *("digit_halves", "multi_digits", "multi_digits_hard", "av_digits", "av_digits_degraded"),
+            *("digit_halves", "multi_digits", "multi_digits_hard"),
             *("interactions_xor", "interactions_mux", "interactions_enhancement", "interactions_modulation"),
         ),
         rules=(above("share of datasets on which concat may be the best", Share("concat"), 0.5),),

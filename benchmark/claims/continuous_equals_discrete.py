@@ -9,7 +9,8 @@ def continuous_equals_discrete() -> Claim:
     return Claim(
         source="Farinhas 2021, Multimodal continuous visual attention (thesis), VQA results",
         entries=("softmax_attention", "continuous_softmax", "continuous_sparsemax"),
-        datasets=("easy_vqa",),
+        datasets=({"name": "easy_vqa", "part": 0.25},),
+        matrix="attention",
         rules=(
             within("continuous softmax less softmax", Difference("continuous_softmax", "softmax_attention"), 0.02),
             within("continuous sparsemax less softmax", Difference("continuous_sparsemax", "softmax_attention"), 0.02),

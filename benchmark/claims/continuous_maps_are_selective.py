@@ -11,7 +11,8 @@ def continuous_maps_are_selective() -> Claim:
     return Claim(
         source="Farinhas 2021, Multimodal continuous visual attention (thesis): more interpretable maps",
         entries=pair,
-        datasets=("shapes_count", "easy_vqa"),
+        datasets=("shapes_count", {"name": "easy_vqa", "part": 0.25}),
+        matrix="attention",
         rules=(
             above("mass on the asked objects", Contrast(*pair, summary("attention/image/asked")), size=0.05),
             below("entropy of the map", Contrast(*pair, summary("attention/image/entropy")), size=0.1),

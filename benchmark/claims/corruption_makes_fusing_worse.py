@@ -9,7 +9,7 @@ def corruption_makes_fusing_worse() -> Claim:
     return Claim(
         source="Ours",
         entries="all",
-        datasets=("digit_halves", "multi_digits_hard", "av_digits"),
+        datasets=("digit_halves", "multi_digits_hard"),
         rules=(above("share of plain methods behind the best other modality", Behind(severity=5), 0.5),),
         cap=5,
     )

@@ -11,6 +11,7 @@ def exchange_beats_concat() -> Claim:
         source="Lecture on multimodal representation: channel exchange; Wang et al. 2020",
         entries=("channel_exchange", {"name": "channel_exchange", "exchange": "random"}, "concat"),
         datasets=("shapes_depth", "digit_halves"),
+        matrix="exchange",
         rules=(
             above("learned exchange less concat", Difference("channel_exchange", "concat")),
             above("learned less random exchange", Difference("channel_exchange", random)),

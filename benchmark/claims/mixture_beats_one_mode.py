@@ -10,6 +10,7 @@ def mixture_beats_one_mode() -> Claim:
         source="Farinhas 2021, Multimodal continuous visual attention (thesis), mixtures of unimodal densities",
         entries=("mixture_attention", "continuous_softmax"),
         datasets=("shapes_count",),
+        matrix="attention",
         rules=(above("mixture less one mode", Difference("mixture_attention", "continuous_softmax")),),
         caveat="shapes_count was made for this comparison, after the mixture had lost on an earlier form of it.",
     )

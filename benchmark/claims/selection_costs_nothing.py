@@ -10,6 +10,7 @@ def selection_costs_nothing() -> Claim:
     return Claim(
         source="Farinhas 2021, Multimodal continuous visual attention (thesis), test-time mixtures",
         entries=("continuous_softmax", {"name": "mixture_attention", "components": 1, "select": True}),
-        datasets=("easy_vqa", "shapes_count"),
+        datasets=({"name": "easy_vqa", "part": 0.25}, "shapes_count"),
+        matrix="attention",
         rules=(above("selected less one mode", Difference(chosen, "continuous_softmax"), -0.02),),
     )

@@ -61,8 +61,10 @@ def _list(names: tuple[str, ...] | list[str], folder: Path) -> int:
     from rich.text import Text
 
     from benchmark.judging import claims
+    from leaderboard.reference import VERDICTS
 
-    states = _states(folder)
+    published = {name: f"{verdict} (published)" for name, verdict in _states(VERDICTS).items()}
+    states = published | _states(folder / VERDICTS.name)
     sentences = {entry.name: entry.summary for entry in claims.entries()}
     table = Table("claim", "what it says", "verdict")
     for name in names:
@@ -71,15 +73,15 @@ def _list(names: tuple[str, ...] | list[str], folder: Path) -> int:
     return 0
 
 
-def _states(folder: Path) -> dict[str, str]:
-    """The verdicts of the last run."""
+def _states(path: Path) -> dict[str, str]:
+    """The verdicts of a run."""
     try:
-        judged = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+        judged = json.loads(path.read_text(encoding="utf-8"))
         return {one["claim"]: one["verdict"] for one in judged}
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / 'claims.json'} is no file of `polymodal claims run`: {error}") from None
+        raise ValueError(f"{path} is no file of `polymodal claims run`: {error}") from None
 
 
 def _show(names: Sequence[str], arguments: argparse.Namespace) -> int:

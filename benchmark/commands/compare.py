@@ -85,19 +85,23 @@ def _show_differences(console: Console, found: Comparison) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    # Datasets are rows and conditions may wrap, so that every number is whole in a terminal of 80 columns.
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for header in ("Dataset", "Condition", Text(found.a), Text(found.b), "Difference", "95 % interval", ""):
-        table.add_column(header, justify="left" if header in ("Dataset", "Condition", "") else "right", no_wrap=True)
+    table.add_column("Condition")
+    for header, least, most in ((Text(found.a), 6, 12), (Text(found.b), 6, 12), ("Difference", 10, 10)):
+        table.add_column(header, justify="right", overflow="fold", min_width=least, max_width=most)
+    table.add_column("95 % interval", justify="right", min_width=16)
+    table.add_column("", min_width=4)
     last = ""
     for d in found.differences:
-        colour = {"win": "green", "loss": "red", "tie": "dim"}[d.verdict]
-        name = f"{d.dataset} ({d.metric})" if d.dataset != last else ""
-        if name and last:
+        if d.dataset != last:
             table.add_section()
+            table.add_row(Text(f"{d.dataset} ({d.metric})", style="bold"))
         last = d.dataset
-        span = f"[{d.low:+.4f}, {d.high:+.4f}]" if math.isfinite(d.high) else "unknown"
-        numbers = (f"{d.a:.4f}", f"{d.b:.4f}", f"{d.difference:+.4f}", span)
-        table.add_row(Text(name), Text(d.what), *(Text(n) for n in numbers), Text(d.verdict, style=colour))
+        colour = {"win": "green", "loss": "red", "tie": "dim"}[d.verdict]
+        span = f"[{d.low:+.3f}, {d.high:+.3f}]" if math.isfinite(d.high) else "unknown"
+        numbers = (f"{d.a:.3f}", f"{d.b:.3f}", f"{d.difference:+.3f}", span)
+        table.add_row(Text(d.what), *(Text(n, no_wrap=True) for n in numbers), Text(d.verdict, style=colour))
     console.print(table)
     console.print(
         f"Interval: of its line alone, over seeds and rows. Verdict: adjusted for all {len(found.differences)} lines "

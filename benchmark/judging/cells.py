@@ -79,6 +79,7 @@ def collect(
     records: dict[tuple[str, str], list[Record]] = {}
     sources: dict[str, Source] = {}
     failed: dict[tuple[str, str], str] = {}
+    lacking: list[tuple[str, str]] = []
     for key, own in _entries(cells).items():
         whole = [published.done(cell.id) for cell in own] if published else []
         known = [record for record in whole if record is not None]
@@ -91,7 +92,9 @@ def collect(
             sources |= {record.cell.id: published.rows for record in known}
         if known:
             records[key] = known
-    return Results(records, sources, experiment, failed, published.priors if published else {})
+        if len(known) < len(own) and key not in failed:
+            lacking.append(key)
+    return Results(records, sources, experiment, failed, lacking, published.priors if published else {})
 
 
 def missing(cells: Sequence[Cell], store: Store, published: Published | None) -> list[Cell]:

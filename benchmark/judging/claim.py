@@ -159,6 +159,10 @@ class Judgement:
 
 
 def _judged(rule: Rule, results: Results, level: float) -> Judged:
+    if results.lacking:  # what has been run would be judged in place of what the rule is about
+        (label, dataset), more = results.lacking[0], len(results.lacking) - 1
+        others = f", nor {more} other entries" if more else ""
+        return Judged(rule, "open", reason=f"{label} on {dataset} has not been run with all seeds{others}")
     try:
         estimate = rule.estimate(results)
     except Missing as reason:

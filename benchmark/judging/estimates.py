@@ -146,12 +146,17 @@ class Correlation:
     number: int
 
     def interval(self, level: float) -> tuple[float, float]:
-        """The whole range when there are too few things to say anything."""
+        """The whole range when there are too few things to say anything.
+
+        Two equal orders would have an interval without width; theirs is that of orders in which one pair of neighbours
+        is exchanged, which is the least that a few things can tell from equality.
+        """
         if self.number < 4:
             return -1.0, 1.0
-        z = math.atanh(min(max(self.value, -1 + 1e-12), 1 - 1e-12))
-        half = scipy.stats.norm.ppf((1 + level) / 2) * math.sqrt((1 + self.value**2 / 2) / (self.number - 3))
-        return math.tanh(z - half), math.tanh(z + half)
+        most = 1 - 12 / (self.number * (self.number**2 - 1))
+        value = min(max(self.value, -most), most)
+        half = scipy.stats.norm.ppf((1 + level) / 2) * math.sqrt((1 + value**2 / 2) / (self.number - 3))
+        return math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half)
 
 
 @dataclass(frozen=True)

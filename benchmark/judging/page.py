@@ -23,6 +23,11 @@ _INTRODUCTION = (
     "*refuted*: one is wholly on the other side; *open*: an interval reaches across its threshold, or what it needs is "
     "not there. Made by `polymodal claims run`; no verdict is written by hand."
 )
+_COMMANDS = """```sh
+polymodal claims                                # every claim, and its verdict here
+polymodal claims show low_rank_reaches_tensor   # the rule, the evidence, the command
+polymodal claims run                            # run the cells that are missing, write this page with its figures
+```"""
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,18 @@ def write(sections: Sequence[Section], folder: Path) -> list[Path]:
 
 def markdown(sections: Sequence[Section]) -> str:
     """The page as Markdown, with its figures beside it."""
-    lines = ["# Claims", "", _INTRODUCTION, "", _counts(sections), "", "| claim | verdict |", "|---|---|"]
+    lines = [
+        "# Claims",
+        "",
+        _INTRODUCTION,
+        "",
+        _COMMANDS,
+        "",
+        _counts(sections),
+        "",
+        "| claim | verdict |",
+        "|---|---|",
+    ]
     lines += [f"| [{s.sentence}](#{s.name}) | **{s.judgement.verdict}** |" for s in sections]
     for s in sections:
         lines += ["", f'<a id="{s.name}"></a>', "", f"## {s.sentence}", ""]

@@ -26,6 +26,7 @@ class Results:
         sources: Cell id -> where its rows are known from.
         experiment: The numbers of an experiment, one mapping per seed.
         failed: (label, dataset) -> why a cell of it failed.
+        lacking: (label, dataset) of which a cell has not been run.
         priors: Of the variance over seeds, frozen with reference results.
     """
 
@@ -33,6 +34,7 @@ class Results:
     sources: Mapping[str, Source] = field(default_factory=dict)
     experiment: Sequence[Mapping[str, float]] = ()
     failed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    lacking: Sequence[tuple[str, str]] = ()
     priors: Priors = field(default_factory=dict)
 
     @property

@@ -7,6 +7,8 @@ of two binned signals and the label is a sum over the signs of products of norma
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import torch
@@ -20,20 +22,26 @@ KINDS = ("enhancement", "equivalence", "independence", "mux", "parity", "xor")  
 BINS = 16  # equal-mass bins of a signal: they lose less than one per cent of its information
 
 
-def exact_joint(data: DataModule, pair: tuple[str, str], bins: int = BINS) -> Tensor | None:
-    """`[bins, bins, classes]`: probability of the pair's binned signals and the label; None where it is not known."""
+def exact_joint(data: DataModule, names: Sequence[str], bins: int = BINS) -> Tensor | None:
+    """`[bins, ..., classes]`: probability of the binned signals of some modalities and the label; None if not known."""
     if not isinstance(data, Interaction) or data.kind not in KINDS:
         return None
-    first, second = (data.names.index(name) for name in pair)
-    joint = np.zeros((bins, bins, data.classes))
+    chosen = [data.names.index(name) for name in names]
+    joint = np.zeros((*[bins] * len(chosen), data.classes))
     states = [_state(data, signs) for signs in itertools.product((-1, 1), repeat=len(data.names))]
     known = [state for state in states if state is not None]
     for centres, label in known:
-        a, b = (_bins(data, m, centres[m], bins) for m in (first, second))
-        # In equivalence it is one signal, noise included: both fall into the same bin.
-        both = np.diag(a) if data.kind == "equivalence" else np.outer(a, b)
-        joint += both[:, :, None] * _told(data, label) / len(known)
+        signals = [_bins(data, m, centres[m], bins) for m in chosen]
+        # In equivalence it is one signal, noise included: all fall into the same bin.
+        together = _diagonal(signals) if data.kind == "equivalence" else reduce(np.multiply.outer, signals)
+        joint += together[..., None] * _told(data, label) / len(known)
     return torch.from_numpy(joint)
+
+
+def _diagonal(signals: list[np.ndarray]) -> np.ndarray:
+    joint = np.zeros([len(signal) for signal in signals])
+    joint[(np.arange(len(signals[0])),) * len(signals)] = signals[0]
+    return joint
 
 
 def _state(data: Interaction, signs: tuple[int, ...]) -> tuple[tuple[float, ...], int] | None:

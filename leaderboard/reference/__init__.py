@@ -3,3 +3,4 @@
 from pathlib import Path
 
 REFERENCE = Path(__file__).parent / "reference.parquet"
+VERDICTS = Path(__file__).parent / "claims.json"  # on the claims of the sources, as `polymodal claims run` wrote them

@@ -30,6 +30,7 @@ from benchmark.judging.page import Section, markdown, page
 from benchmark.judging.readings import audit, log_cost
 from benchmark.judging.results import Results
 from leaderboard.effect import Effect
+from leaderboard.reference import VERDICTS
 from leaderboard.store import Store
 from tests.leaderboard.conftest import Planted, make_record
 
@@ -165,6 +166,18 @@ def test_more_seeds_find_less_and_the_cap_is_said(tmp_path: Path) -> None:
     assert "not by seeds" in needed(claim_of(above("x", Share("a"))), results).reasons[0]
 
 
+def test_what_has_not_been_run_leaves_a_claim_open(tmp_path: Path) -> None:
+    results = planted(tmp_path, a=Planted(0.9), b=Planted(0.7))
+    claim = claim_of(above("x", Difference("a", "b")))
+    assert claim.judge(results).verdict == "supported"
+    judgement = claim.judge(dataclasses.replace(results, lacking=[("a", "digits"), ("b", "digits")]))
+    assert judgement.verdict == "open" and "a on digits" in judgement.rules[0].reason
+    store = Store(tmp_path)
+    cells = [record.cell for own in results.records.values() for record in own]
+    (tmp_path / f"{cells[0].id}.json").unlink()
+    assert collect(cells, store).lacking == [(cells[0].label, cells[0].dataset)]
+
+
 def labels(estimate: Estimator) -> Iterator[str]:
     for field in dataclasses.fields(estimate):  # pyright: ignore[reportArgumentType]
         value = getattr(estimate, field.name)
@@ -253,3 +266,34 @@ def test_the_page_escapes_and_counts(tmp_path: Path) -> None:
     assert "1 claims: 1 supported, 0 refuted, 0 open" in markdown([section])
     assert "<b>x" not in page([section]).replace("&lt;b&gt;x", "") and "<svg" in page([section])
     assert isinstance(Difference("good", "bad")(results), Effect)
+
+
+def test_the_page_of_the_site_has_every_claim_with_its_rules_as_they_are() -> None:
+    root = Path(__file__).parents[2]
+    published = {one["claim"]: one["verdict"] for one in json.loads(VERDICTS.read_text(encoding="utf-8"))}
+    text = (root / "docs" / "claims.md").read_text(encoding="utf-8")
+    for name in (path.stem for path in (root / "benchmark" / "claims").glob("[a-z]*.py")):
+        verdict = published.get(name, "missing: run `polymodal claims run --output docs`")
+        assert f"(#{name}) | **{verdict}** |" in text, name
+        for rule in claims.get(name)().rules:
+            assert f"| {rule.text} |" in text, f"run `polymodal claims run --output docs`: {name} has changed"
+
+
+def test_equal_orders_of_few_things_are_not_known_exactly() -> None:
+    low, high = Correlation(1.0, 6).interval(0.95)
+    assert 0.3 < low < 0.5 < high < 1
+    assert Correlation(1.0, 4).interval(0.95)[0] < 0  # 1 in 24 by chance
+    assert Correlation(1.0, 40).interval(0.95)[0] > 0.99
+
+
+def test_the_list_shows_published_verdicts_and_ones_own_before_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = json.loads(VERDICTS.read_text(encoding="utf-8"))[0]["claim"]
+    assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
+    assert "(published)" in capsys.readouterr().out
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "claims.json").write_text(json.dumps([{"claim": name, "verdict": "refuted"}]))
+    assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "refuted" in out and "(published)" not in out

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +135,20 @@ def test_the_command_prints_and_draws(store: Store, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["differences"][0]["verdict"] == "win"
     assert main(["compare", "gated", "nothing", "--results", str(store.folder)]) == 2
     assert "no method named 'nothing'" in capsys.readouterr().err
+
+
+def test_every_number_is_whole_in_80_columns(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    arguments = ["compare", "gated_twin", "tensor", "--results", str(store.folder), "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).split("Rows that differ")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    intervals = [line for line in lines if re.search(r"\[[+-]", line)]
+    assert len(intervals) > 10
+    assert all(re.search(r"\[[+-]\d\.\d{3}, [+-]\d\.\d{3}\]", line) for line in intervals)
 
 
 def test_verdicts_are_adjusted_for_the_number_of_lines(build: Build) -> None:
