@@ -153,7 +153,8 @@ def _cost(board: Board) -> str | None:
     shares = [_ratio(rows[first], rows[board.control], cost) for cost in ("parameters", "train_seconds")]
     if None in shares:
         return None
-    return f"{first} has {shares[0]} times the parameters of {board.control} and trains {shares[1]} times as long."
+    size = f"has {shares[0]} times the parameters of {board.control}" if shares[0] != "0" else "learns none by gradient"
+    return f"{first} {size} and trains {shares[1]} times as long as {board.control}."
 
 
 def _ratio(row: Row, control: Row, cost: str) -> str | None:

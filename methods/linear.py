@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from datamodules.options import Positive
@@ -96,7 +97,8 @@ def _logistic(x: Floats, y: NDArray[Any], strength: float, classes: Sequence[int
     if len(found) == 1:
         bias[found[0]] = 0.0
         return weight, bias
-    with warnings.catch_warnings():
+    # NumPy's threads are not torch's: several for a table this small wait for each other twenty times as long.
+    with warnings.catch_warnings(), threadpool_limits(torch.get_num_threads()):
         # The strengths that are not chosen may be hard to solve for; the path to the optimum is short for the others.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = LogisticRegression(C=1 / (strength * len(x)), tol=1e-6, max_iter=500).fit(x, y)

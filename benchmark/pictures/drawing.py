@@ -57,7 +57,7 @@ def draw_value(
     match modality.kind:
         case "image":
             draw_image(axis, modality, value, like)
-        case "sequence" if (body := datamodule.skeleton(modality.name, value)) is not None:
+        case "sequence" | "vector" if (body := datamodule.skeleton(modality.name, value)) is not None:
             draw_skeleton(axis, body)
         case "sequence" if value.shape[1] <= LINES:
             axis.plot(value.float().numpy(), linewidth=0.6)

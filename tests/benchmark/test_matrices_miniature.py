@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,20 @@ def test_the_real_matrix_takes_what_is_found(data: Path) -> None:
     (folder / "audio_train0.csv").write_text('"x"\n')
     with pytest.raises(UsageError, match=r"mosi: .*audio_train0\.csv, line 1: there must be 74 columns"):
         make_plan(matrix)  # damaged is not missing
+
+
+def test_core_has_the_real_sets_where_their_folders_are(data: Path) -> None:
+    real = {"utd_mhad", "mosi"}
+    matrix = with_arguments(read("core"), method_names=["concat"])
+    assert real <= {choice.name for choice in matrix.datasets}
+    assert all(matrix.recipes[name] == read("real").recipes[name] for name in real)
+    few = replace(matrix, datasets=tuple(c for c in matrix.datasets if c.name in {"interactions_xor", *real}))
+    plan = make_plan(few)
+    assert {cell.dataset for cell in plan.cells} == {"interactions_xor"}
+    assert {note.partition(" ")[0] for note in plan.notes if "is left out: " in note} == real
+    make_mosi(data)
+    make_utd_mhad(data)
+    assert {cell.dataset for cell in make_plan(few).cells} == {"interactions_xor", *real}
 
 
 def test_the_vqa2_matrix_has_the_settings_of_the_thesis(data: Path) -> None:

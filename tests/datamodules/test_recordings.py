@@ -1,17 +1,22 @@
 """Sets of recordings, on miniatures of their published layouts: what is read, how it is split, what is refused."""
 
 import csv
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from scipy.io import loadmat, savemat
 
 from benchmark.conformance import check_dataset
+from benchmark.pictures.drawing import draw_value
 from datamodules.mosi import Mosi
 from datamodules.rows.resample import resample
-from datamodules.utd_mhad import HIP, UtdMhad
+from datamodules.rows.summaries import summarise
+from datamodules.rows.tfidf import learn_tfidf
+from datamodules.utd_mhad import HIP, Recording, UtdMhad, read_recording
 from tests.datamodules.miniature_recordings import make_mosi, make_utd_mhad
 
 
@@ -27,8 +32,18 @@ class SmallUtd(UtdMhad):
     sha256 = ""
 
 
+class SmallUtdFrames(SmallUtd):
+    def __init__(self) -> None:
+        super().__init__(features="frames")
+
+
 class SmallMosi(Mosi):
     sha256 = ""
+
+
+class SmallMosiTokens(SmallMosi):
+    def __init__(self) -> None:
+        super().__init__(text="tokens")
 
 
 def failures(name: str, cls: type) -> list[str]:
@@ -57,23 +72,78 @@ def test_nothing_cannot_be_resampled() -> None:
         resample(np.zeros((0, 3)), 4)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 7, 40])
+def test_summaries_are_the_statistics_of_each_part_of_the_time(steps: int) -> None:
+    x = np.random.default_rng(steps).normal(size=(steps, 2))
+    found = summarise(x, 3)
+    assert found.shape == (3, 4, 2)
+    sizes = [steps // 3 + (part < steps % 3) for part in range(3)]
+    start = 0
+    for part, size in enumerate(sizes):
+        for channel in range(2):
+            own = [x[t, channel] for t in range(start, start + size)] or [x[-1, channel]]
+            mean = sum(own) / len(own)
+            deviation = (sum((v - mean) ** 2 for v in own) / len(own)) ** 0.5
+            np.testing.assert_allclose(found[part, :, channel], [mean, deviation, min(own), max(own)], atol=1e-12)
+        start += size
+    with pytest.raises(ValueError, match="must have a frame"):
+        summarise(np.zeros((0, 2)), 3)
+
+
+def test_tfidf_weighs_words_by_rarity_in_training_texts() -> None:
+    train = [["a", "film"], ["a", "a", "bore"], ["the", "film"], ["a", "gem"]]
+    learnt = learn_tfidf(train, 2)
+    assert learnt.words == ("a", "film")
+    rarity = {"a": 1 + math.log(5 / 4), "film": 1 + math.log(5 / 3)}
+    weights = [(1 + math.log(2)) * rarity["a"], rarity["film"]]
+    norm = math.hypot(*weights)
+    found = learnt.encode([["a", "film", "new", "a"], ["new"]], length=10.0)
+    np.testing.assert_allclose(found, [[10 * w / norm for w in weights], [0, 0]], atol=1e-5)
+    with pytest.raises(ValueError, match="no word is in 5 of the 4 training texts: lower `min_count`"):
+        learn_tfidf(train, 5)
+
+
 # ---- UTD-MHAD --------------------------------------------------------------------------------------------------------
 
 
 def test_utd_mhad_keeps_the_contract(data: Path) -> None:
     make_utd_mhad(data)
     assert not failures("utd_mhad", SmallUtd)
+    assert not failures("utd_mhad", SmallUtdFrames)
+
+
+def test_summaries_of_utd_mhad_are_in_deviations_of_the_training_people(data: Path) -> None:
+    make_utd_mhad(data)
+    datamodule = SmallUtd()
+    assert [(m.kind, m.shape) for m in datamodule.task.modalities] == [("vector", (72,)), ("vector", (720,))]
+    frames = read_recording(data / "UTD-MHAD", Recording(2, 3, 1))  # a test person
+    people = [Recording(subject, action, 1) for subject in (1, 3, 5) for action in range(1, 5)]
+    for place, (kind, own) in enumerate(zip(("inertial", "skeleton"), frames, strict=True)):
+        train = np.stack([summarise(read_recording(data / "UTD-MHAD", r)[place], 3).ravel() for r in people])
+        expected = (summarise(own, 3).ravel() - train.mean(axis=0)) / train.std(axis=0)
+        found = datamodule.splits["test"].inputs[kind][2]
+        torch.testing.assert_close(found, torch.from_numpy(expected).float(), atol=1e-3, rtol=1e-3)
+    body = datamodule.skeleton("skeleton", datamodule.splits["test"].inputs["skeleton"][2])
+    assert body is not None
+    thirds = np.stack([part.mean(axis=0) for part in np.array_split(frames[1], 3)]).reshape(3, 20, 3)
+    torch.testing.assert_close(body.joints, torch.from_numpy(thirds), atol=1e-4, rtol=0)
+    axis = Figure().subplots()
+    draw_value(axis, datamodule.task.modalities[1], datamodule.splits["test"].inputs["skeleton"][2], datamodule)
+    assert axis.lines and not axis.patches  # bones, not the bars of a vector
 
 
 def test_utd_mhad_has_the_published_people_and_the_files_values(data: Path) -> None:
     folder = make_utd_mhad(data)
-    datamodule = SmallUtd()
+    datamodule = SmallUtdFrames()
+    assert (SmallUtd().suffix, datamodule.suffix) == ("", "[frames]")
     people = {name: sorted(set(split.group.tolist())) for name, split in datamodule.splits.items()}
     assert people == {"train": [1, 3, 5], "val": [7], "test": [2, 4, 6, 8]}
     train = [f"a{action}_s{subject}_t1" for subject in (1, 3, 5) for action in range(1, 5)]
     assert datamodule.splits["train"].target.tolist() == [int(stem[1]) - 1 for stem in train]
     joints = [loadmat(folder / "Skeleton" / f"{stem}_skeleton.mat")["d_skel"] for stem in train]
-    rows = np.stack([resample((x - x[HIP]).transpose(2, 0, 1).reshape(-1, 60), 48) for x in joints])
+    hips = [sum(x[HIP, :, t] for t in range(x.shape[2])) / x.shape[2] for x in joints]
+    joints = [x - hip.reshape(1, 3, 1) for x, hip in zip(joints, hips, strict=True)]
+    rows = np.stack([resample(x.transpose(2, 0, 1).reshape(-1, 60), 48) for x in joints])
     centred = rows - rows.mean(axis=(0, 1))
     expected = torch.from_numpy(centred / np.sqrt((centred**2).mean())).float()  # all joints in one unit
     torch.testing.assert_close(datamodule.splits["train"].inputs["skeleton"], expected, atol=1e-4, rtol=0)
@@ -130,7 +200,7 @@ def test_every_damaged_mat_is_named_or_read(data: Path) -> None:
             changed[place] = draw.integers(256)
         path.write_bytes(bytes(changed))
         try:
-            SmallUtd(skeleton_length=4, inertial_length=4).load()
+            SmallUtd().load()
         except (ValueError, FileNotFoundError) as error:
             says(str(error).partition(":")[0], path)
             refused += 1
@@ -143,11 +213,12 @@ def test_every_damaged_mat_is_named_or_read(data: Path) -> None:
 def test_mosi_keeps_the_contract(data: Path) -> None:
     make_mosi(data)
     assert not failures("mosi", SmallMosi)
+    assert not failures("mosi", SmallMosiTokens)
 
 
 def test_mosi_keeps_videos_apart_and_reads_what_the_files_say(data: Path) -> None:
     folder = make_mosi(data)
-    datamodule = SmallMosi(video=True, min_count=1)
+    datamodule = SmallMosi(text="tokens", video=True, min_count=1)
     groups = {name: set(split.group.tolist()) for name, split in datamodule.splits.items()}
     assert not groups["train"] & groups["val"] and not groups["test"] & (groups["train"] | groups["val"])
     assert len(set.union(*groups.values())) == 12 and len(groups["test"]) == 4
@@ -168,11 +239,26 @@ def test_the_face_of_mosi_is_an_option_with_a_warning(data: Path) -> None:
     assert not any("learnt with the training labels" in note for note in SmallMosi().notes)
     assert any("learnt with the training labels" in note for note in SmallMosi(video=True).notes)
     assert SmallMosi(video=True).suffix == "[video]"
+    assert SmallMosi(video=True, text="tokens").suffix == "[tokens,video]"
+
+
+def test_the_vector_of_an_utterance_has_its_words_and_those_of_training_rows_only(data: Path) -> None:
+    make_mosi(data)
+    bags, tokens = SmallMosi(min_count=1), SmallMosi(text="tokens", min_count=1)
+    known = set(tokens.words("text")[2 : tokens.task.modalities[0].known])
+    assert bags.task.modalities[0].kind == "vector" and bags.task.modalities[0].shape == (len(known),)
+    for name, split in bags.splits.items():
+        for bag, row in zip(split.inputs["text"], tokens.splits[name].inputs["text"], strict=True):
+            assert set(bags.spell("text", bag).split()) == set(tokens.spell("text", row).split()) & known
+            assert float(bag.norm()) == pytest.approx(10, abs=1e-4)
+    film = bags.spell("text", bags.splits["train"].inputs["text"][0])
+    assert film.startswith("number")  # the rarest word comes first
+    assert bags.spell("audio", bags.splits["train"].inputs["audio"][0]) == "" == bags.spell("text", torch.zeros(99))
 
 
 def test_words_of_mosi_are_learnt_from_training_rows_only(data: Path) -> None:
     make_mosi(data)
-    datamodule = SmallMosi(min_count=1)
+    datamodule = SmallMosi(text="tokens", min_count=1)
     text = datamodule.task.modalities[0]
     known = set(datamodule.words("text")[2 : text.known])
     seen = {word for row in datamodule.splits["train"].inputs["text"] for word in datamodule.spell("text", row).split()}
