@@ -98,7 +98,16 @@ def status_of(arguments: list[str]) -> int:
 
 
 def shell_pages() -> list[Path]:
-    return [p for p in PAGES if any(not skipped(b) for kind, b in Blocks(p).blocks if kind in ("sh", "bash"))]
+    return [
+        page
+        for page in PAGES
+        if any(
+            not skipped(line)
+            for kind, block in Blocks(page).blocks
+            if kind in ("sh", "bash") and not block.startswith("#!")
+            for line in lines_of(block)
+        )
+    ]
 
 
 def test_every_block_has_a_language_that_says_what_becomes_of_it() -> None:
