@@ -32,7 +32,7 @@ def training_notes(records: Sequence[Record]) -> list[str]:
     few = [r for r in trained if r.steps < FEW_STEPS]
     nothing = [r for r in records if r.above_trivial is False]
     cases = (
-        (few, trained, "methods that train", f"trained for fewer than {FEW_STEPS} steps, so hardly at all"),
+        (few, trained, "methods that train", f"trained for fewer than {FEW_STEPS} steps in all"),
         (nothing, records, "methods", "not above the trivial predictor on validation rows, so nothing was learnt"),
     )
     return [f"{said}: {_by_dataset(bad, of, called)}" for bad, of, called, said in cases if bad]
