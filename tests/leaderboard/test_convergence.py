@@ -80,7 +80,7 @@ def test_entries_are_named_by_dataset() -> None:
     of_one = [entry("concat", "digits", stage(), few), entry("late", "digits", few), entry("gated", "digits", stage())]
     solved = [entry("linear", dataset, Fitted("solve", 1.0)) for dataset in ("xor", "digits")]
     assert training_notes([*of_all, *of_one, *solved]) == [
-        "trained for fewer than 200 steps, so hardly at all: late on digits; all 2 methods that train on xor"
+        "trained for fewer than 200 steps in all: late on digits; all 2 methods that train on xor"
     ]
     assert training_notes([entry("late", "digits", learnt_nothing), *solved, entry("concat", "digits", stage())]) == [
         "not above the trivial predictor on validation rows, so nothing was learnt: late on digits"
@@ -100,5 +100,5 @@ def test_every_board_says_it_once(build: Callable[..., Store]) -> None:
     Console(file=terminal, width=200).print(renderings.terminal(table, 200))
     html = page([board])
     for shown in (terminal.getvalue(), renderings.markdown(table), html):
-        assert shown.count("trained for fewer than 200 steps, so hardly at all: tensor on shapes") == 1
+        assert shown.count("trained for fewer than 200 steps in all: tensor on shapes") == 1
         assert shown.count("so nothing was learnt: tensor on shapes") == 1
