@@ -44,7 +44,7 @@ class Difference:
         return _findable(effect, alpha)
 
     def _panels(self, results: Results) -> list[Panel]:
-        return [self._panel(results, dataset) for dataset in self.on or results.datasets]
+        return [self._panel(results, dataset) for dataset in self.on or _run(results)]
 
     def _panel(self, results: Results, dataset: str) -> Panel:
         for label in (self.a, self.b):
@@ -242,13 +242,20 @@ def _values(number: Number, results: Results) -> list[list[float]]:
     if isinstance(number.read, str):
         return [list(results.numbers(number.read))]
     found = []
-    for dataset in number.on or results.datasets:
+    for dataset in number.on or _run(results):
         values = [number.read(record) for record in results.of(number.label, dataset)]
         known = [v for v in values if v is not None and math.isfinite(v)]
         if len(known) < len(values):
             raise Missing(f"{number.label} on {dataset} has not measured what the rule is about")
         found.append(known)
     return found
+
+
+def _run(results: Results) -> tuple[str, ...]:
+    """The datasets with records, of which there must be one."""
+    if not results.datasets:
+        raise Missing("nothing has been run yet")
+    return results.datasets
 
 
 def _over_seeds(values: Sequence[float]) -> Effect:

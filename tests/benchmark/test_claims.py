@@ -166,6 +166,13 @@ def test_more_seeds_find_less_and_the_cap_is_said(tmp_path: Path) -> None:
     assert "not by seeds" in needed(claim_of(above("x", Share("a"))), results).reasons[0]
 
 
+@pytest.mark.parametrize("estimate", [Difference("a", "b"), Contrast("a", "b", audit), Number(audit, "a")])
+def test_before_anything_is_run_nothing_is_known(estimate: Estimator) -> None:
+    with pytest.raises(LookupError, match="nothing has been run"):
+        estimate.detectable(Results(), 5, 0.05)
+    assert claim_of(above("x", estimate)).judge(Results()).verdict == "open"
+
+
 def test_what_has_not_been_run_leaves_a_claim_open(tmp_path: Path) -> None:
     results = planted(tmp_path, a=Planted(0.9), b=Planted(0.7))
     claim = claim_of(above("x", Difference("a", "b")))
