@@ -31,6 +31,10 @@ NOT_RUN = {
     "polymodal run vqa2 --devices 4": "four devices, and the photographs of VQA v2",
     "polymodal export leaderboard/reference/reference.parquet my-fusion": "a submission of the reference's size: hours",
     'eval "$(polymodal completion bash)"': "an interactive shell",
+    "export POLYMODAL_DATA=~/data": "recordings that their owners publish",
+    "polymodal data info utd_mhad": "the same",
+    "polymodal data show mosi": "the same",
+    "polymodal run real --datasets utd_mhad,mosi": "the same",
 }
 # Lines, or the first lines of blocks, that a test runs with more care than here.
 ELSEWHERE = {
@@ -38,6 +42,7 @@ ELSEWHERE = {
     "polymodal try photos/ --target kind": "tests/benchmark/test_stories.py::test_two_hundred_images_with_captions",
     "polymodal python study.py": "tests/benchmark/test_author_commands.py::test_a_script_runs_with_our_packages_first",
     "--with reference": f"{EXPORTS}::test_ones_own_method_meets_the_published",
+    "polymodal study probes utd_mhad mosi": "tests/benchmark/test_study_probes.py::test_published_probes_are_those_of_the_files",
     "polymodal submit results": "tests/benchmark/test_submission.py::test_the_commands",
     "polymodal verify my-fusion": "tests/benchmark/test_submission.py::test_the_commands",
     '"""Precision-weighted fusion': "tests/test_readme.py::test_the_plugin_passes_its_check",
