@@ -17,6 +17,7 @@ from tests.markdown import DOCS, ROOT, Blocks
 PAGES = [ROOT / "README.md", *sorted((DOCS / "guides").glob("*.md")), DOCS / "index.md", DOCS / "scale.md"]
 
 GUIDES, EXPORTS = "tests/test_publish_guides.py", "tests/leaderboard/test_export.py"
+PROBES = "tests/benchmark/test_study_probes.py"
 
 # A line, or the first line of a block, that no test can run, and what it would take.
 NOT_RUN = {
@@ -42,7 +43,7 @@ ELSEWHERE = {
     "polymodal try photos/ --target kind": "tests/benchmark/test_stories.py::test_two_hundred_images_with_captions",
     "polymodal python study.py": "tests/benchmark/test_author_commands.py::test_a_script_runs_with_our_packages_first",
     "--with reference": f"{EXPORTS}::test_ones_own_method_meets_the_published",
-    "polymodal study probes utd_mhad mosi": "tests/benchmark/test_study_probes.py::test_published_probes_are_those_of_the_files",
+    "polymodal study probes utd_mhad mosi": f"{PROBES}::test_published_probes_are_those_of_the_files",
     "polymodal submit results": "tests/benchmark/test_submission.py::test_the_commands",
     "polymodal verify my-fusion": "tests/benchmark/test_submission.py::test_the_commands",
     '"""Precision-weighted fusion': "tests/test_readme.py::test_the_plugin_passes_its_check",
