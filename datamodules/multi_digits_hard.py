@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from datamodules.multi_digits import MultiDigits
 from datamodules.registry import register
 
@@ -18,18 +16,6 @@ class MultiDigitsHard(MultiDigits):
     title = "multi_digits_hard"
     version = "1"
     sha256 = "b6125e4bf7427945dc7c62b0c15b742fe5775b9112b71a6621e64c4ba2014e04"
-    scores: ClassVar[dict[str, float]] = {
-        "unimodal[fou]": 0.801,
-        "unimodal[mor]": 0.745,
-        "unimodal[zer]": 0.843,
-        "concat": 0.895,
-        "late": 0.878,
-    }
-    measured = (
-        "2026-11-16, mean test accuracy of 3 seeds: polymodal run --methods unimodal,concat,late "
-        "--datasets multi_digits_hard --seeds 3, recipe width 64, epochs 30, batch_size 128, "
-        "lr 0.001, patience 8"
-    )
 
     def __init__(self) -> None:
         super().__init__(views=("fou", "zer", "mor"))

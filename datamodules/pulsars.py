@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,17 +35,6 @@ class Pulsars(DataModule):
         "selection, MNRAS 459 (2016)."
     )
     source = "folder: htru2/HTRU_2.csv"
-    scores: ClassVar[dict[str, float]] = {
-        "unimodal[dm]": 0.636,
-        "unimodal[profile]": 0.878,
-        "concat": 0.887,
-        "late": 0.889,
-    }
-    measured = (
-        "2026-11-16, mean test f1 of 3 seeds: polymodal run --methods unimodal,concat,late "
-        "--datasets pulsars --seeds 3, recipe width 32, epochs 15, batch_size 128, "
-        "lr 0.002, patience 5"
-    )
 
     def describe(self) -> Task:
         modalities = (Modality("profile", "vector", (4,)), Modality("dm", "vector", (4,)))

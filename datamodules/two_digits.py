@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -34,8 +34,6 @@ class TwoDigits(DataModule):
     licence = "CC BY 4.0"
     citation = "E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI (1998)."
     source = "scikit-learn (sklearn.datasets.load_digits)"
-    scores: ClassVar[dict[str, float]] = {"random ranking": 0.020, "untrained network": 0.192, "raw pixels": 0.704}
-    measured = "recall@1 of the test rows: `polymodal study centers --floors two_digits --seeds 8`"
     sha256 = "14cc1b4ce06958a5e93c155296f4fe1d4bbd409a5785872463b2da0bfffeaad9"
 
     def describe(self) -> Task:
