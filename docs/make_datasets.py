@@ -5,6 +5,7 @@ from typing import Any
 from make_methods import docstring, escaped, option_table
 from published import dataset_table
 
+from benchmark.quoted_scores import quoted
 from datamodules.base import DataModule
 from datamodules.corruptions import applicable, levels
 from datamodules.corruptions.calibration import is_calibrated, left_out
@@ -95,10 +96,14 @@ def rows(datamodule: DataModule) -> str:
     said = [f"Rows: {sizes}. Target: {task.target}, {task.num_outputs} outputs, scored by `{task.metric}`."]
     ceiling = "" if task.bayes is None else f" Ceiling: the best possible score is {task.bayes:.3f}."
     said.append(f"Floor: a predictor that never looks at its inputs scores {floor:.3f}.{ceiling}")
-    scores = dict(cls.__dict__.get("scores", {}))
-    if scores:
-        listed = ", ".join(f"`{name}` {score:.3f}" for name, score in scores.items())
-        said.append(f"Measured: {listed}. {cls.__dict__.get('measured', '')}")
+    published = quoted(datamodule.content_hash)
+    for scores, how in (
+        (cls.__dict__.get("scores"), cls.__dict__.get("measured", "")),
+        (published.scores, published.measured),
+    ):
+        if scores:
+            listed = ", ".join(f"`{name}` {score:.3f}" for name, score in scores.items())
+            said.append(f"Measured: {listed}. {how}")
     return "\n".join(lines) + "\n\n" + "\n\n".join(said)
 
 

@@ -229,7 +229,9 @@ def _adopt(file: Path, classes: dict[str, Any]) -> None:
 
 
 def _facts(datamodule: DataModule) -> dict[str, Any]:
-    """What is said of a dataset: what its class states, and what its rows show."""
+    """What is said of a dataset: what its class states, what its rows show, what published methods reach on them."""
+    from benchmark.quoted_scores import quoted
+
     cls, task, splits = type(datamodule), datamodule.task, datamodule.splits
     fingerprint = datamodule.content_hash
     facts: dict[str, Any] = {
@@ -255,9 +257,10 @@ def _facts(datamodule: DataModule) -> dict[str, Any]:
         facts["classes"] = {name: _balance(datamodule, split.target) for name, split in splits.items()}
     test = splits["test"]
     facts["trivial"] = round(task.goal.trivial(splits["train"].target, test.target, test.gallery), 4)
+    published = quoted(fingerprint)
     # Of this very class: a subclass has other rows, and other scores.
-    facts["scores"] = dict(cls.__dict__.get("scores", {}))
-    facts["measured"] = cls.__dict__.get("measured", "")
+    facts["scores"] = {**cls.__dict__.get("scores", {}), **published.scores}
+    facts["measured"] = "; ".join(filter(None, (cls.__dict__.get("measured", ""), published.measured)))
     facts["bayes"] = task.bayes
     return facts
 

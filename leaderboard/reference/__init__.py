@@ -3,4 +3,6 @@
 from pathlib import Path
 
 REFERENCE = Path(__file__).parent / "reference.parquet"
+# Simple methods on datasets that are not on the published board, quoted by `polymodal data info`.
+BASELINES = Path(__file__).parent / "baselines.parquet"
 VERDICTS = Path(__file__).parent / "claims.json"  # on the claims of the sources, as `polymodal claims run` wrote them

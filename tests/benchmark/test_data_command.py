@@ -10,8 +10,12 @@ import torch
 from benchmark.cli import main
 from benchmark.commands.data import _facts, _readable
 from benchmark.pictures.contact_sheet import draw
+from benchmark.quoted_scores import quoted
 from datamodules.base import DataModule, Split
+from datamodules.registry import datasets
 from datamodules.spec import Modality, Task
+from leaderboard.export import read
+from leaderboard.reference import REFERENCE
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -85,6 +89,16 @@ def test_a_subclass_does_not_inherit_scores():
 
     assert _facts(Scored())["scores"] == {"late": 0.9}
     assert _facts(Other())["scores"] == {} and _facts(Other())["measured"] == ""
+
+
+def test_published_scores_are_quoted_for_the_very_rows_they_were_measured_on():
+    digits = datasets.get("digit_halves")()
+    facts = _facts(digits)
+    own = [r for r in read(REFERENCE).records if (r.cell.label, r.cell.dataset) == ("concat", "digit_halves")]
+    own = [r.conditions[0].score for r in own if r.cell.tuning is None]
+    assert facts["scores"]["concat"] == pytest.approx(sum(own) / len(own)) and len(own) == 5
+    assert "mean test accuracy of 5 seeds" in facts["measured"]
+    assert quoted("0" * 64).scores == {}
 
 
 def test_changed_rows_are_reported():
