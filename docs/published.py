@@ -70,11 +70,12 @@ def headline(board: Board | None, most: int = 6) -> str:
     if board is None:
         return "This copy has no published results yet.\n"
     sentences = [s for s in answer(board) if not s.startswith("A smoke test")][:2]
-    lines = ["| advantage over `concat` | clean | robust | missing |", "|---|---|---|---|"]
+    lines = ["| advantage over `concat` | on | clean | robust | missing |", "|---|---|---|---|---|"]
     by_label = {row.label: row.standings for row in board.rows}
     leading = [s.method for s in board.order("clean") if s.method not in board.references][:most]
     for label in leading:
         own = by_label[label]
         cells = (f"{own[p].advantage:+.3f}" if p in own else "" for p in ("clean", "robust", "missing"))
-        lines.append(f"| `{label}` | {' | '.join(cells)} |")
+        first = own["clean"]
+        lines.append(f"| `{label}` | {first.on} of {first.of} | {' | '.join(cells)} |")
     return "\n".join([" ".join(sentences), "", *lines]) + "\n"
