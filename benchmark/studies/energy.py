@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
@@ -23,6 +24,7 @@ from methods.parts.energy_attention import DenoisingAutoencoder
 SIGMA = 0.3
 POINTS = 2000
 NOISES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+DECADES = 1e3  # of the largest value to the smallest that a log scale shows
 
 
 def _line(u: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def digit_run(
 
 
 def plot_manifolds(daes: dict[str, DenoisingAutoencoder], path: Path) -> None:
-    """Vector field, potential and reconstruction norm of each manifold, side by side."""
+    """Vector field, potential and reconstruction norm of each manifold, side by side, both on a log scale."""
     figure = Figure(figsize=(11, 3.4 * len(daes)), layout="constrained")
     axes = figure.subplots(len(daes), 3, squeeze=False)
     axis = torch.linspace(-5, 5, 101)
@@ -215,11 +217,18 @@ def plot_manifolds(daes: dict[str, DenoisingAutoencoder], path: Path) -> None:
         curve = MANIFOLDS[name](torch.linspace(0, 1, 400))
         force = dae.reconstruct(coarse) - coarse
         row[0].quiver(*coarse.T.numpy(), *force.T.numpy(), angles="xy")
-        norm = (dae.reconstruct(grid) - grid).norm(dim=-1)
-        for ax, values in ((row[1], dae.potential(grid)), (row[2], norm)):
-            drawn = ax.contourf(axis, axis, values.reshape(101, 101).T.numpy(), levels=30)
-            figure.colorbar(drawn, ax=ax)
-        for ax, title in zip(row, ("r(m) - m", "potential V(m)", "|r(m) - m|"), strict=True):
+        potential, norm = dae.potential(grid), (dae.reconstruct(grid) - grid).norm(dim=-1)
+        # A potential is known up to a constant: from its lowest point it has a logarithm.
+        for ax, values in ((row[1], potential - potential.min()), (row[2], norm)):
+            top = values.max().item()
+            drawn = ax.contourf(
+                *(axis, axis, values.clamp_min(top / DECADES).reshape(101, 101).T.numpy()),
+                levels=torch.logspace(math.log10(top / DECADES), math.log10(top), 31).tolist(),
+                norm=LogNorm(top / DECADES, top),
+                extend="both",  # rounding of the outermost levels
+            )
+            figure.colorbar(drawn, ax=ax, format="%.2g")
+        for ax, title in zip(row, ("r(m) - m", "V(m) above its lowest", "|r(m) - m|"), strict=True):
             ax.plot(*curve.T.numpy(), color="tab:red", linewidth=1)
             ax.set(title=f"{name}: {title}", aspect="equal", xlim=(-5, 5), ylim=(-5, 5))
     figure.savefig(path, dpi=110)

@@ -5,8 +5,13 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
 
 from benchmark.commands import study as command
 from benchmark.studies import energy as study
@@ -77,6 +82,41 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
     study.plot_digits(found, tmp_path / "digits.png")
     for name in ("manifolds.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved from now on."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **options: figures.append(self))
+    return figures
+
+
+def test_potentials_of_manifolds_have_a_log_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    study.plot_manifolds({"line": study.manifold_study("line", 0, steps=2)[0]}, Path("manifolds.png"))
+    for ax in figures[0].axes[1:3]:
+        (contours,) = [c for c in ax.collections if isinstance(c, ContourSet)]
+        assert isinstance(contours.norm, LogNorm)
+        steps = np.diff(np.log(contours.levels))
+        assert steps == pytest.approx(steps[0] * np.ones(len(steps)), rel=1e-3)
+
+
+def test_potentials_of_digits_have_a_log_scale_and_bands_of_two_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    levels = len(study.NOISES)
+    found = study.DigitStudy(
+        *("toy", 4, 0.3, study.NOISES),
+        *([0.5] * levels for _ in range(3)),
+        *([10.0] * (levels + 1), [2.0] * (levels + 1), [10.0] * 10, [2.0] * 10, [0.5] * 9, [0.5] * 9, [1.0] * 16),
+    )
+    study.plot_digits(found, Path("digits.png"))
+    noise, digits = figures[0].axes
+    assert noise.get_yscale() == digits.get_yscale() == "log"
+    band = noise.collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((6, 14))
+    (bars,) = [c for c in digits.collections if isinstance(c, LineCollection)]
+    for low, high in np.asarray(bars.get_segments()):
+        assert (low[1], high[1]) == pytest.approx((6, 14))
 
 
 # Spec section 8: V far / noise .3 / noise 1, |r - m|^2 likewise, minus the Laplacian far / noise 1.
