@@ -97,22 +97,22 @@ def test_potentials_of_manifolds_have_a_log_scale(monkeypatch: pytest.MonkeyPatc
     for ax in figures[0].axes[1:3]:
         (contours,) = [c for c in ax.collections if isinstance(c, ContourSet)]
         assert isinstance(contours.norm, LogNorm)
-        steps = np.diff(np.log(contours.levels))
+        steps = np.diff(np.log(np.asarray(contours.levels)))
         assert steps == pytest.approx(steps[0] * np.ones(len(steps)), rel=1e-3)
 
 
 def test_potentials_of_digits_have_a_log_scale_and_bands_of_two_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = drawn(monkeypatch)
     levels = len(study.NOISES)
-    found = study.DigitStudy(
-        *("toy", 4, 0.3, study.NOISES),
-        *([0.5] * levels for _ in range(3)),
-        *([10.0] * (levels + 1), [2.0] * (levels + 1), [10.0] * 10, [2.0] * 10, [0.5] * 9, [0.5] * 9, [1.0] * 16),
-    )
+    half = {name: [0.5] * levels for name in ("auroc", "baseline", "laplacian")}
+    half |= {name: [0.5] * 9 for name in ("unseen", "unseen_baseline", "eta_normal")}
+    means = {"mean": [10.0] * (levels + 1), "digits": [10.0] * 10}
+    spreads = {"spread": [2.0] * (levels + 1), "digits_spread": [2.0] * 10}
+    found = study.DigitStudy("toy", 4, 0.3, study.NOISES, **half, **means, **spreads)
     study.plot_digits(found, Path("digits.png"))
     noise, digits = figures[0].axes
     assert noise.get_yscale() == digits.get_yscale() == "log"
-    band = noise.collections[0].get_paths()[0].vertices
+    band = np.asarray(noise.collections[0].get_paths()[0].vertices)
     assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((6, 14))
     (bars,) = [c for c in digits.collections if isinstance(c, LineCollection)]
     for low, high in np.asarray(bars.get_segments()):
