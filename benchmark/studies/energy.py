@@ -275,7 +275,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=os.environ.get("POLYMODAL_DATA"),
+        default=os.environ.get("POLYMODAL_DATA") or None,
         help="folder with MNIST/raw; default: POLYMODAL_DATA",
     )
 
@@ -289,7 +289,7 @@ def run(args: argparse.Namespace) -> int:
     studies = [
         digit_study("digits", images, labels, 120, h, s, args.seeds) for h, s in ((64, 0.1), (64, 0.3), (128, 0.3))
     ]
-    if args.data is None:
+    if args.data is None or not (args.data / "MNIST" / "raw").is_dir():
         print("MNIST left out: set POLYMODAL_DATA or pass --data with a folder that holds MNIST/raw.\n")
     else:
         # All of MNIST's 6,903 zeros but 980, as many as its test split has; one seed, since it takes minutes.

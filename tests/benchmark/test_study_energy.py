@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmark.commands import study as command
 from benchmark.studies import energy as study
+from methods.parts.energy_attention import DenoisingAutoencoder
 
 
 def parse(*argv: str) -> argparse.Namespace:
@@ -117,6 +120,21 @@ def test_potentials_of_digits_have_a_log_scale_and_bands_of_two_deviations(monke
     (bars,) = [c for c in digits.collections if isinstance(c, LineCollection)]
     for low, high in np.asarray(bars.get_segments()):
         assert (low[1], high[1]) == pytest.approx((6, 14))
+
+
+def test_a_folder_without_mnist_leaves_it_out_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback, after all the other autoencoders had been trained."""
+    monkeypatch.setattr(study, "MANIFOLDS", {"line": study.MANIFOLDS["line"]})
+    monkeypatch.setattr(study, "fit", partial(_quickly, study.fit))
+    assert command.run(parse("energy", "--seeds", "1", "--data", str(tmp_path), "--out", str(tmp_path / "out"))) == 0
+    assert "MNIST left out" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "out" / "energy.json").read_text())["digits"]) == 3
+
+
+def _quickly(fit: Callable[..., DenoisingAutoencoder], *args: object, **options: object) -> DenoisingAutoencoder:
+    return fit(*args, **{**options, "steps": 2})
 
 
 # Spec section 8: V far / noise .3 / noise 1, |r - m|^2 likewise, minus the Laplacian far / noise 1.
