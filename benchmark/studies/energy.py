@@ -240,21 +240,17 @@ def plot_digits(study: DigitStudy, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     levels, mean, spread = (0.0, *study.noises), torch.tensor(study.mean), torch.tensor(study.spread)
     digits, digits_spread = torch.tensor(study.digits), torch.tensor(study.digits_spread)
+    # A potential is known up to a constant: from one deviation below the lowest band it has a logarithm.
+    mean, digits = mean - (mean - 3 * spread).min(), digits - (digits - 3 * digits_spread).min()
     left.plot(levels, mean, marker="o")
-    left.fill_between(levels, _above_zero(mean - 2 * spread, mean), mean + 2 * spread, alpha=0.3)
-    left.set(xlabel="standard deviation of the noise", ylabel="potential V", title="held-out zeros under noise")
-    below = digits - _above_zero(digits - 2 * digits_spread, digits)
-    right.errorbar(range(10), digits, yerr=torch.stack([below, 2 * digits_spread]).numpy(), fmt="o", capsize=3)
-    right.set(xlabel="digit (trained on 0 only)", ylabel="potential V", xticks=range(10), title="unseen digits")
-    for ax, values in ((left, mean), (right, digits)):
-        ax.set_yscale("log" if values.min() > 0 else "symlog")  # a potential below zero has no logarithm
+    left.fill_between(levels, mean - 2 * spread, mean + 2 * spread, alpha=0.3)
+    left.set(xlabel="standard deviation of the noise", title="held-out zeros under noise")
+    right.errorbar(range(10), digits, yerr=2 * digits_spread, fmt="o", capsize=3)
+    right.set(xlabel="digit (trained on 0 only)", xticks=range(10), title="unseen digits")
+    for ax in (left, right):
+        ax.set(ylabel="potential V, from below its lowest band", yscale="log")
     figure.suptitle(f"{study.source}: H={study.hidden}, sigma={study.sigma:g}")
     figure.savefig(path, dpi=110)
-
-
-def _above_zero(low: Tensor, mean: Tensor) -> Tensor:
-    """The lower edge of a band, where a log scale can show it: a hundredth of the mean at least."""
-    return torch.where(mean > 0, low.maximum(mean / 100), low)
 
 
 def read_mnist(root: Path) -> tuple[Tensor, Tensor]:

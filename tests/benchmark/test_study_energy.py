@@ -109,17 +109,18 @@ def test_potentials_of_digits_have_a_log_scale_and_bands_of_two_deviations(monke
     levels = len(study.NOISES)
     half = {name: [0.5] * levels for name in ("auroc", "baseline", "laplacian")}
     half |= {name: [0.5] * 9 for name in ("unseen", "unseen_baseline", "eta_normal")}
-    means = {"mean": [10.0] * (levels + 1), "digits": [10.0] * 10}
+    # Below zero, as of real digits: what has no logarithm was not on a log scale.
+    means = {"mean": [-30.0] * levels + [-20.0], "digits": [-30.0] * 9 + [-20.0]}
     spreads = {"spread": [2.0] * (levels + 1), "digits_spread": [2.0] * 10}
     found = study.DigitStudy("toy", 4, 0.3, study.NOISES, **half, **means, **spreads)
     study.plot_digits(found, Path("digits.png"))
     noise, digits = figures[0].axes
     assert noise.get_yscale() == digits.get_yscale() == "log"
     band = np.asarray(noise.collections[0].get_paths()[0].vertices)
-    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((6, 14))
+    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((2, 20))  # 6 - 4, 16 + 4: 6 is three deviations
     (bars,) = [c for c in digits.collections if isinstance(c, LineCollection)]
-    for low, high in np.asarray(bars.get_segments()):
-        assert (low[1], high[1]) == pytest.approx((6, 14))
+    ends = [(low[1], high[1]) for low, high in np.asarray(bars.get_segments())]
+    assert np.asarray(ends) == pytest.approx(np.array([(2, 10)] * 9 + [(12, 20)]), rel=1e-5)
 
 
 def test_a_folder_without_mnist_leaves_it_out_and_says_so(
