@@ -12,6 +12,8 @@ from datamodules.bases.around import Around
 from datamodules.bases.user_views import UserViews
 from leaderboard.convergence import FEW_STEPS, some
 from methods.base import Method, Recipe
+from methods.parts.alignment import Alignment
+from methods.parts.coordination import Coordination
 from methods.stage import share_epochs
 
 
@@ -24,19 +26,21 @@ class Sketch:
         trainable: Those that some stage fits by gradient: the board's `Params`.
         epochs: Of all its stages together, at most; 0 if every one is solved.
         whole_batches: Whether its batches stay as large as the recipe says where rows are few.
+        correlated: Columns of the codes that it correlates, in rows that have every modality; 0 if it does not.
     """
 
     parameters: int
     trainable: int
     epochs: int
     whole_batches: bool
+    correlated: int
 
     @classmethod
     def of(cls, method: Method) -> Sketch:
         """Of a method that may have been built without memory for its weights."""
         epochs = sum(share_epochs(method.stages(), method.recipe.epochs))
         size = sum(p.numel() for p in method.parameters())
-        return cls(size, trainable(method), epochs, method.batch_statistic)
+        return cls(size, trainable(method), epochs, method.batch_statistic, _correlated(method))
 
 
 def step_notes(
@@ -70,6 +74,13 @@ def step_notes(
     if few:
         who = "every method that trains" if len(few) == len(trained) else some(list(few))
         yield f"at most {max(few.values())} steps of training, fewer than {FEW_STEPS}: {who}; raise recipe.epochs"
+
+
+def _correlated(method: Method) -> int:
+    """Asked of the parts: a wrapper correlates what its base does."""
+    parts = [part for part in method.modules() if isinstance(part, Coordination)]
+    aligned = [part for part in parts if any(isinstance(child, Alignment) for child in part.children())]
+    return max((part.components for part in aligned), default=0)
 
 
 def _innermost(datamodule: DataModule) -> DataModule:

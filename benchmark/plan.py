@@ -15,6 +15,7 @@ import msgspec
 
 from benchmark import conditions
 from benchmark.build import resolve_dataset, sketched
+from benchmark.complete_rows import CompleteRows
 from benchmark.errors import UsageError
 from benchmark.faults import Faults, Faulty
 from benchmark.few_steps import Sketch, step_notes
@@ -111,6 +112,7 @@ def make_plan(matrix: Matrix) -> Plan:
             recipe = _recipe(matrix, dataset.name, trainer)
             shared = _shared(matrix, datamodule, recipe, trainer)
             sketches: dict[str, Sketch] = {}
+            complete = CompleteRows(datamodule)
             for entry in _entries(chosen, datamodule.task, faults):
                 with faults.of(entry.label, shown, entry.choice, entry.cls):
                     reason = entry.cls.applies_to(datamodule.task, entry.options)
@@ -118,6 +120,10 @@ def make_plan(matrix: Matrix) -> Plan:
                         left_out.append(NotApplicable(entry.label, shown, reason))
                         continue
                     sketch, warned = entry.sketch(datamodule.task, recipe)
+                    if reason := complete.reason_against(sketch):
+                        left_out.append(NotApplicable(entry.label, shown, reason))
+                        continue
+                    warned += filter(None, (complete.narrowed(sketch, recipe),))
                     sketches[entry.label], fitted[entry.label, shown] = sketch, sketch.trainable
                     notes += [f"{entry.label} on {shown}: {message}" for message in warned]
                     first = _cell(

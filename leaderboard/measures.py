@@ -89,6 +89,7 @@ _COLUMNS = (
         "the same of the uncertainty that the method declares itself (EMMA: system energy), clean",
     ),
     Measure("uncertainty_auroc_corrupted", "Own AUROC corr.", "the same, mean over single corruptions"),
+    Measure("uncertainty_auroc_missing", "Own AUROC miss.", "the same, mean over absent subsets of modalities"),
     Measure("asked", "On the asked", "share of the attention on cells of what is asked about, where places are known"),
     Measure("asked_gain", "Above uniform", "that share minus what uniform attention has", style="signed"),
     Measure("attention_entropy", "Attention entropy", "of the attention over cells, 1 is uniform", better=""),
@@ -135,7 +136,7 @@ SLICES: dict[str, tuple[str, ...]] = {
     ),
     "missing": ("missing", "missing_zero", "missing_mean", "missing_worst", "missing_rate"),
     "audit": (
-        *("error_auroc", "uncertainty_auroc", "uncertainty_auroc_corrupted"),
+        *("error_auroc", "uncertainty_auroc", "uncertainty_auroc_corrupted", "uncertainty_auroc_missing"),
         *("asked", "asked_gain", "attention_entropy", "attention_support"),
     ),
     "cost": ("parameters", "steps", "flops", "train_seconds", "latency_1", "latency_64", "memory"),

@@ -196,10 +196,17 @@ def _filled(record: Record, fill: Literal["zero", "mean"]) -> float | None:
 
 
 def uncertainty(record: Record) -> dict[str, float | None]:
-    """AUROC of the uncertainty that a method declares against its errors: clean, and the mean over corruptions."""
-    found = {c.id: c.diagnostics.get("error_auroc") for c in record.conditions}
-    corrupted = [value for c in record.conditions if c.kind == "single" and (value := found[c.id]) is not None]
-    return {"uncertainty_auroc": found.get("clean"), "uncertainty_auroc_corrupted": _mean(corrupted)}
+    """AUROC of the uncertainty that a method declares against its errors: clean, and means over other conditions."""
+
+    def mean_of(kind: str) -> float | None:
+        found = [c.diagnostics.get("error_auroc") for c in record.conditions if c.kind == kind]
+        return _mean([value for value in found if value is not None])
+
+    return {
+        "uncertainty_auroc": mean_of("clean"),
+        "uncertainty_auroc_corrupted": mean_of("single"),
+        "uncertainty_auroc_missing": mean_of("missing"),
+    }
 
 
 def calibration(record: Record) -> dict[str, float]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
@@ -23,6 +24,7 @@ from methods.parts.energy_attention import DenoisingAutoencoder
 SIGMA = 0.3
 POINTS = 2000
 NOISES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+DECADES = 1e3  # of the largest value to the smallest that a log scale shows
 
 
 def _line(u: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def digit_run(
 
 
 def plot_manifolds(daes: dict[str, DenoisingAutoencoder], path: Path) -> None:
-    """Vector field, potential and reconstruction norm of each manifold, side by side."""
+    """Vector field, potential and reconstruction norm of each manifold, side by side, both on a log scale."""
     figure = Figure(figsize=(11, 3.4 * len(daes)), layout="constrained")
     axes = figure.subplots(len(daes), 3, squeeze=False)
     axis = torch.linspace(-5, 5, 101)
@@ -215,11 +217,18 @@ def plot_manifolds(daes: dict[str, DenoisingAutoencoder], path: Path) -> None:
         curve = MANIFOLDS[name](torch.linspace(0, 1, 400))
         force = dae.reconstruct(coarse) - coarse
         row[0].quiver(*coarse.T.numpy(), *force.T.numpy(), angles="xy")
-        norm = (dae.reconstruct(grid) - grid).norm(dim=-1)
-        for ax, values in ((row[1], dae.potential(grid)), (row[2], norm)):
-            drawn = ax.contourf(axis, axis, values.reshape(101, 101).T.numpy(), levels=30)
-            figure.colorbar(drawn, ax=ax)
-        for ax, title in zip(row, ("r(m) - m", "potential V(m)", "|r(m) - m|"), strict=True):
+        potential, norm = dae.potential(grid), (dae.reconstruct(grid) - grid).norm(dim=-1)
+        # A potential is known up to a constant: from its lowest point it has a logarithm.
+        for ax, values in ((row[1], potential - potential.min()), (row[2], norm)):
+            top = values.max().item()
+            drawn = ax.contourf(
+                *(axis, axis, values.clamp_min(top / DECADES).reshape(101, 101).T.numpy()),
+                levels=torch.logspace(math.log10(top / DECADES), math.log10(top), 31).tolist(),
+                norm=LogNorm(top / DECADES, top),
+                extend="both",  # rounding of the outermost levels
+            )
+            figure.colorbar(drawn, ax=ax, format="%.2g")
+        for ax, title in zip(row, ("r(m) - m", "V(m) above its lowest", "|r(m) - m|"), strict=True):
             ax.plot(*curve.T.numpy(), color="tab:red", linewidth=1)
             ax.set(title=f"{name}: {title}", aspect="equal", xlim=(-5, 5), ylim=(-5, 5))
     figure.savefig(path, dpi=110)
@@ -231,21 +240,17 @@ def plot_digits(study: DigitStudy, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     levels, mean, spread = (0.0, *study.noises), torch.tensor(study.mean), torch.tensor(study.spread)
     digits, digits_spread = torch.tensor(study.digits), torch.tensor(study.digits_spread)
+    # A potential is known up to a constant: from one deviation below the lowest band it has a logarithm.
+    mean, digits = mean - (mean - 3 * spread).min(), digits - (digits - 3 * digits_spread).min()
     left.plot(levels, mean, marker="o")
-    left.fill_between(levels, _above_zero(mean - 2 * spread, mean), mean + 2 * spread, alpha=0.3)
-    left.set(xlabel="standard deviation of the noise", ylabel="potential V", title="held-out zeros under noise")
-    below = digits - _above_zero(digits - 2 * digits_spread, digits)
-    right.errorbar(range(10), digits, yerr=torch.stack([below, 2 * digits_spread]).numpy(), fmt="o", capsize=3)
-    right.set(xlabel="digit (trained on 0 only)", ylabel="potential V", xticks=range(10), title="unseen digits")
-    for ax, values in ((left, mean), (right, digits)):
-        ax.set_yscale("log" if values.min() > 0 else "symlog")  # a potential below zero has no logarithm
+    left.fill_between(levels, mean - 2 * spread, mean + 2 * spread, alpha=0.3)
+    left.set(xlabel="standard deviation of the noise", title="held-out zeros under noise")
+    right.errorbar(range(10), digits, yerr=2 * digits_spread, fmt="o", capsize=3)
+    right.set(xlabel="digit (trained on 0 only)", xticks=range(10), title="unseen digits")
+    for ax in (left, right):
+        ax.set(ylabel="potential V, from below its lowest band", yscale="log")
     figure.suptitle(f"{study.source}: H={study.hidden}, sigma={study.sigma:g}")
     figure.savefig(path, dpi=110)
-
-
-def _above_zero(low: Tensor, mean: Tensor) -> Tensor:
-    """The lower edge of a band, where a log scale can show it: a hundredth of the mean at least."""
-    return torch.where(mean > 0, low.maximum(mean / 100), low)
 
 
 def read_mnist(root: Path) -> tuple[Tensor, Tensor]:
@@ -266,7 +271,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=os.environ.get("POLYMODAL_DATA"),
+        default=os.environ.get("POLYMODAL_DATA") or None,
         help="folder with MNIST/raw; default: POLYMODAL_DATA",
     )
 
@@ -280,7 +285,7 @@ def run(args: argparse.Namespace) -> int:
     studies = [
         digit_study("digits", images, labels, 120, h, s, args.seeds) for h, s in ((64, 0.1), (64, 0.3), (128, 0.3))
     ]
-    if args.data is None:
+    if args.data is None or not (args.data / "MNIST" / "raw").is_dir():
         print("MNIST left out: set POLYMODAL_DATA or pass --data with a folder that holds MNIST/raw.\n")
     else:
         # All of MNIST's 6,903 zeros but 980, as many as its test split has; one seed, since it takes minutes.

@@ -84,6 +84,9 @@ def plot(found: list[Sampled], path: Path) -> None:
             own = [one for one in found if one.form == form]
             ax.plot([one.sample for one in own], [getattr(one, key) for one in own], style, marker="o", label=form)
         ax.set(xlabel=f"centres drawn of {whole.sample}", title=title, xscale="log")
+        drawn = sorted({one.sample for one in found[1:]})
+        ax.set_xticks(drawn, map(str, drawn))
+        ax.minorticks_off()  # their labels would overlap
     spread.legend()
     figure.savefig(path, dpi=110)
 

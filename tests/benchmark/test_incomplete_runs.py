@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmark.build import build_dataset
@@ -100,3 +101,55 @@ def test_what_is_absent_in_training_is_not_looked_at(
     assert first.provenance["dataset_hash"] != second.provenance["dataset_hash"]
     a, b = (Store(tmp_path / f).predictions(first.cell.id) for f in ("first", "second"))
     assert np.array_equal(a["prob:clean"], b["prob:clean"])
+
+
+CORRELATE = {"cca[raw]", "cca[encoded]", "dcca", "dccae"}
+
+
+def table(folder: Path, complete: int, rows: int = 160) -> dict[str, Any]:
+    """A user's table of which so many training rows have both modalities, the others one of them."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, rows)
+    frame = pd.DataFrame(rng.standard_normal((rows, 10)) + label[:, None], columns=[f"c{i}" for i in range(10)])
+    first = rng.random(rows) < 0.5
+    first[:10] = np.arange(10) % 2 == 0  # both are there
+    lacking = np.arange(rows) >= complete
+    frame.loc[lacking & first, [f"c{i}" for i in range(5)]] = np.nan
+    frame.loc[lacking & ~first, [f"c{i}" for i in range(5, 10)]] = np.nan
+    split = ["train"] * 100 + ["val"] * 30 + ["test"] * 30
+    frame.assign(target=label, split=split).to_csv(folder / "table.csv", index=False)
+    views = {"a": ["c0..c4"], "b": ["c5..c9"]}
+    return {"name": "csv_views", "file": str(folder / "table.csv"), "modalities": views, "split": "split"}
+
+
+@pytest.mark.parametrize("complete", [0, 1])
+def test_without_rows_that_have_all_modalities_nothing_is_correlated(tmp_path: Path, complete: int) -> None:
+    """Each was a failed cell: a covariance needs two rows."""
+    methods = ["cca", "dcca", "dccae", "concat", {"name": "emma", "base": "cca"}]
+    plan = plan_of(table(tmp_path, complete), methods=methods)
+    assert {cell.label for cell in plan.cells} == {"concat"}
+    assert {left.label for left in plan.not_applicable} == CORRELATE | {"emma[base=cca]"}
+    assert all(f"{complete} of 100 training rows have them all" in left.reason for left in plan.not_applicable)
+
+
+def test_two_such_rows_are_fitted_and_the_plan_says_how_narrowly(tmp_path: Path) -> None:
+    plan = plan_of(table(tmp_path, 2), methods=["cca", "dcca"])
+    assert {cell.label for cell in plan.cells} == {"cca[raw]", "cca[encoded]", "dcca"} and not plan.not_applicable
+    (note,) = [note for note in plan.notes if "have both" in note]
+    assert note.startswith("dcca on csv_views[table]: 0 rows of a batch have both modalities, which train 0 of 6")
+    run(plan, tmp_path / "results")
+
+
+def test_modalities_of_any_dataset_that_never_meet_are_not_correlated() -> None:
+    first, second = build_dataset("interactions_xor", {}).task.names
+    alone = plan_of({**XOR, "absent": {first: 1.0, second: 1.0}}, methods=["cca", "concat"])
+    assert {left.label for left in alone.not_applicable} == {"cca[raw]", "cca[encoded]"}
+    assert not plan_of({**XOR, "absent": {first: 0.5}}, methods=["cca", "concat"]).not_applicable
+
+
+def test_rows_of_other_datasets_are_not_read_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(type(build_dataset("interactions_xor", {})), "load", lambda self: read.append(self.task.name))
+    long = {**RECIPE, "epochs": 100}  # so that nobody asks how many steps there will be
+    assert len(planned(datasets=[XOR], recipe=long, methods=["cca", "dcca"]).cells) == 3
+    assert not read

@@ -17,6 +17,23 @@ def test_shipped_matrices_are_read() -> None:
         assert matrix.methods and matrix.datasets and matrix.seeds, name
 
 
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("centers", 6 * 6),  # losses x regularisers
+        ("centers_embedding", 5 * 3),  # widths x regularisers
+        ("centers_margin", 6),
+        ("zero_shot", 4 * 2),  # methods x candidates
+        ("attention", 7 * 2),  # methods x datasets
+    ],
+)
+def test_the_matrices_of_the_sources_are_planned_whole(name: str, cells: int) -> None:
+    plan = make_plan(read(name))
+    assert not plan.not_applicable and not plan.faulty
+    assert len({cell.with_seed(0).id for cell in plan.cells}) == cells
+    assert len(plan.cells) == cells * len(read(name).seeds)
+
+
 def test_the_default_matrix_is_planned() -> None:
     matrix = read(DEFAULT)
     plan = make_plan(matrix)

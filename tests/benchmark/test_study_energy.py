@@ -3,13 +3,21 @@
 import argparse
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LogNorm
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
 
 from benchmark.commands import study as command
 from benchmark.studies import energy as study
+from methods.parts.energy_attention import DenoisingAutoencoder
 
 
 def parse(*argv: str) -> argparse.Namespace:
@@ -77,6 +85,57 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
     study.plot_digits(found, tmp_path / "digits.png")
     for name in ("manifolds.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved from now on."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **options: figures.append(self))
+    return figures
+
+
+def test_potentials_of_manifolds_have_a_log_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    study.plot_manifolds({"line": study.manifold_study("line", 0, steps=2)[0]}, Path("manifolds.png"))
+    for ax in figures[0].axes[1:3]:
+        (contours,) = [c for c in ax.collections if isinstance(c, ContourSet)]
+        assert isinstance(contours.norm, LogNorm)
+        steps = np.diff(np.log(np.asarray(contours.levels)))
+        assert steps == pytest.approx(steps[0] * np.ones(len(steps)), rel=1e-3)
+
+
+def test_potentials_of_digits_have_a_log_scale_and_bands_of_two_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    levels = len(study.NOISES)
+    half = {name: [0.5] * levels for name in ("auroc", "baseline", "laplacian")}
+    half |= {name: [0.5] * 9 for name in ("unseen", "unseen_baseline", "eta_normal")}
+    # Below zero, as of real digits: what has no logarithm was not on a log scale.
+    means = {"mean": [-30.0] * levels + [-20.0], "digits": [-30.0] * 9 + [-20.0]}
+    spreads = {"spread": [2.0] * (levels + 1), "digits_spread": [2.0] * 10}
+    found = study.DigitStudy("toy", 4, 0.3, study.NOISES, **half, **means, **spreads)
+    study.plot_digits(found, Path("digits.png"))
+    noise, digits = figures[0].axes
+    assert noise.get_yscale() == digits.get_yscale() == "log"
+    band = np.asarray(noise.collections[0].get_paths()[0].vertices)
+    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((2, 20))  # 6 - 4, 16 + 4: 6 is three deviations
+    (bars,) = [c for c in digits.collections if isinstance(c, LineCollection)]
+    ends = [(low[1], high[1]) for low, high in np.asarray(bars.get_segments())]
+    assert np.asarray(ends) == pytest.approx(np.array([(2, 10)] * 9 + [(12, 20)]), rel=1e-5)
+
+
+def test_a_folder_without_mnist_leaves_it_out_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback, after all the other autoencoders had been trained."""
+    monkeypatch.setattr(study, "MANIFOLDS", {"line": study.MANIFOLDS["line"]})
+    monkeypatch.setattr(study, "fit", partial(_quickly, study.fit))
+    assert command.run(parse("energy", "--seeds", "1", "--data", str(tmp_path), "--out", str(tmp_path / "out"))) == 0
+    assert "MNIST left out" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "out" / "energy.json").read_text())["digits"]) == 3
+
+
+def _quickly(fit: Callable[..., DenoisingAutoencoder], *args: object, **options: object) -> DenoisingAutoencoder:
+    return fit(*args, **{**options, "steps": 2})
 
 
 # Spec section 8: V far / noise .3 / noise 1, |r - m|^2 likewise, minus the Laplacian far / noise 1.

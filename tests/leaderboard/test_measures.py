@@ -31,7 +31,7 @@ def test_both_fills_are_means_over_the_subsets_and_a_mask_is_the_score_of_both()
     )
 
 
-def test_declared_uncertainty_is_clean_and_the_mean_over_corruptions() -> None:
+def test_declared_uncertainty_is_clean_and_means_over_corruptions_and_absent_subsets() -> None:
     single = [
         msgspec.structs.replace(
             measured("single", 0.7, "image", "gaussian_noise", s), diagnostics={"error_auroc": auroc}
@@ -41,10 +41,15 @@ def test_declared_uncertainty_is_clean_and_the_mean_over_corruptions() -> None:
     clean = msgspec.structs.replace(
         measured("clean", 0.9), diagnostics={"error_auroc": 0.65}, calibration={"error_auroc": 0.9}
     )
-    record: Record = make_record(conditions=(clean, *single), trivial=0.1)
+    absent = [
+        msgspec.structs.replace(missing(name, 0.5), diagnostics={"error_auroc": auroc})
+        for name, auroc in (("image", 0.3), ("audio", 0.8))
+    ]
+    record: Record = make_record(conditions=(clean, *single, *absent), trivial=0.1)
     found = measure(record, rb.Baselines.of([record]), frozenset())
     assert found["error_auroc"] == 0.9 and found["uncertainty_auroc"] == 0.65
     assert found["uncertainty_auroc_corrupted"] == pytest.approx(0.7)
+    assert found["uncertainty_auroc_missing"] == pytest.approx(0.55)
     assert "uncertainty_auroc" not in of()
 
 

@@ -1,6 +1,8 @@
 """Every wrapper over every method: it fits, or the plan says why not."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,21 @@ def test_a_step_of_every_stage_over_every_base_it_accepts(wrapper: str) -> None:
         assert refused == SOLVED | {"zero_shot"}  # which is for tasks without labels
     if wrapper == "skewed_mean":  # fitted in several stages, or on a loss of its own: the plan says so
         assert {"late", "cca", "dcca", "dccae", "channel_exchange", "emma"} <= refused
+
+
+@pytest.mark.slow
+def test_the_guide_says_what_combines_and_what_does_not() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "run.md").read_text(encoding="utf-8")
+    section = guide.partition("## Wrappers")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, flags=re.M)
+    said = {wrapper: set(re.findall(r"`(\w+)`", bases)) for wrapper, bases in rows}
+    refused = {wrapper: {base for base in methods.names() if not takes(wrapper, base)} for wrapper in WRAPPERS}
+    assert said == refused
+
+
+def takes(wrapper: str, base: str) -> bool:
+    """On some probe, with the default options of both."""
+    return any(methods.get(wrapper).applies_to(probe.task, {"base": Base(base)}) is None for probe in SHAPES.values())
 
 
 @pytest.mark.parametrize(
