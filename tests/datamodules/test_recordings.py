@@ -178,7 +178,7 @@ def test_utd_mhad_has_the_published_people_and_the_files_values(data: Path) -> N
 def test_utd_mhad_without_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         UtdMhad().load()
-    says(str(caught.value), "UTD-MHAD", data)
+    says(str(caught.value), "UTD-MHAD", data, "set POLYMODAL_DATA to the folder above it")
     (data / "UTD-MHAD" / "Inertial").mkdir(parents=True)
     with pytest.raises(FileNotFoundError) as caught:
         UtdMhad().load()
@@ -226,6 +226,7 @@ def test_every_damaged_mat_is_named_or_read(data: Path) -> None:
             SmallUtd().load()
         except (ValueError, FileNotFoundError) as error:
             says(str(error).partition(":")[0], path)
+            says(str(error), "copy")
             refused += 1
     assert refused > 200
 
