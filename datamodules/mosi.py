@@ -68,18 +68,17 @@ class Mosi(DataModule):
     source = "folder: MOSI/*.csv"
     scores: ClassVar[dict[str, float]] = {
         "probe[text]": 0.701,
-        "probe[audio]": 0.489,
-        "probe[text + audio]": 0.547,
+        "probe[audio]": 0.477,
+        "probe[text + audio]": 0.699,
         "unimodal[text]": 0.672,
-        "unimodal[audio]": 0.517,
-        "linear": 0.674,
-        "boosting": 0.610,
-        "late": 0.650,
-        "concat": 0.673,
+        "unimodal[audio]": 0.504,
+        "linear": 0.681,
+        "late": 0.667,
+        "concat": 0.677,
     }
     measured = (
         "2026-11-18, test accuracy. Probes: polymodal study probes mosi. Others, mean of 3 seeds: polymodal run real "
-        "--datasets mosi --methods concat,linear,boosting,late,unimodal --conditions none"
+        "--datasets mosi --methods concat,linear,late,unimodal --conditions none"
     )
 
     def __init__(
