@@ -124,7 +124,7 @@ class UtdMhad(DataModule):
     def load(self) -> dict[SplitName, Split]:
         recordings = list_recordings(self._folder)
         subject = np.array([r.subject for r in recordings])
-        rows = {name: _rows_of(recordings, name) for name in SUBJECTS}
+        rows: dict[SplitName, NDArray[np.int64]] = {name: _rows_of(recordings, name) for name in SUBJECTS}
         for name, own in rows.items():
             if not len(own):
                 raise ValueError(f"{self._folder} must have recordings of subjects {SUBJECTS[name]}, and has none")
