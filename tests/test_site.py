@@ -71,7 +71,7 @@ def test_every_address_is_of_a_dataset_and_on_its_page(monkeypatch: pytest.Monke
 def test_an_interaction_profile_is_the_file_that_the_study_wrote() -> None:
     pages = make_page("make_datasets")
     stored = sorted(pages.PROFILES.glob("*.json"))
-    assert {"mosi", "utd_mhad"} <= {path.stem for path in stored}
+    assert "mosi" in {path.stem for path in stored}
     for path in stored:
         found = json.loads(path.read_text())
         assert found["dataset"] == path.stem and found["version"] == datasets.get(path.stem).version, path
