@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName
 from datamodules.npz_views import channel_moments
 from datamodules.registry import register
+from datamodules.rows.as_recorded import Recorded
 from datamodules.sources.array_file import ArrayFile
 from datamodules.sources.folders import find_data
 from datamodules.sources.mmsa_file import MODALITIES
@@ -79,6 +80,10 @@ class Mmsa(DataModule):
             # As published, a video may be in two splits: then rows are no groups that splits keep together.
             splits[split] = Split(inputs, target, group=None if self._shared else group)
         return splits
+
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+        file = self._files[split]
+        return {"text": str(file.get("raw_text")[row])} if "raw_text" in file.names else {}
 
     @cached_property
     def _files(self) -> dict[SplitName, ArrayFile]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from datamodules.base import DataModule, Skeleton, Split, SplitName
 from datamodules.options import Count
 from datamodules.registry import register
+from datamodules.rows.as_recorded import Recorded
 from datamodules.rows.resample import resample
 from datamodules.rows.standardise import moments, standardise
 from datamodules.rows.summaries import STATISTICS, summarise
@@ -123,8 +124,7 @@ class UtdMhad(DataModule):
     def load(self) -> dict[SplitName, Split]:
         recordings = list_recordings(self._folder)
         subject = np.array([r.subject for r in recordings])
-        rows: dict[SplitName, NDArray[np.int64]]
-        rows = {name: np.flatnonzero(np.isin(subject, own)) for name, own in SUBJECTS.items()}
+        rows: dict[SplitName, NDArray[np.int64]] = {name: _rows_of(recordings, name) for name in SUBJECTS}
         for name, own in rows.items():
             if not len(own):
                 raise ValueError(f"{self._folder} must have recordings of subjects {SUBJECTS[name]}, and has none")
@@ -141,6 +141,13 @@ class UtdMhad(DataModule):
             )
             for name, own in rows.items()
         }
+
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+        recordings = list_recordings(self._folder)
+        inertial, joints = read_recording(self._folder, recordings[_rows_of(recordings, split)[row]])
+        body = Skeleton(torch.from_numpy(joints).view(-1, JOINTS, 3), BONES)
+        # Rotation is in degrees a second, acceleration in g: each in its own unit, or one of them is a flat line.
+        return {"inertial": torch.from_numpy(inertial / np.maximum(inertial.std(axis=0), 1e-9)), "skeleton": body}
 
     def skeleton(self, modality: str, value: torch.Tensor) -> Skeleton | None:
         if modality != "skeleton":
@@ -188,6 +195,10 @@ def list_recordings(folder: Path) -> list[Recording]:
                 f"{folder / kind / alone[0]}_{kind.lower()}.mat has no partner {missing}: copy it there, or remove both"
             )
     return sorted(named["Inertial"].values())
+
+
+def _rows_of(recordings: list[Recording], split: SplitName) -> NDArray[np.int64]:
+    return np.flatnonzero([r.subject in SUBJECTS[split] for r in recordings])
 
 
 def _stems(folder: Path, kind: str) -> dict[str, Recording]:

@@ -1,7 +1,11 @@
-"""A page a dataset: licence, citation, rows, floor and ceiling, how to get it, options, severities."""
+"""A page a dataset: licence, citation, rows, floor and ceiling, how to get it, interaction profile, severities."""
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from addresses import ADDRESSES
 from make_methods import docstring, escaped, option_table
 from published import dataset_table
 
@@ -11,6 +15,8 @@ from datamodules.corruptions import applicable, levels
 from datamodules.corruptions.calibration import is_calibrated, left_out
 from datamodules.registry import datasets
 from leaderboard.board import Board
+
+PROFILES = Path(__file__).parent / "interactions"  # what `polymodal study interactions` wrote
 
 HEAD = """# Datasets
 
@@ -39,6 +45,10 @@ def page(name: str, board: Board | None) -> str:
     here = at_hand(cls)
     if here is not None:
         parts += ["## Rows and scores", rows(here)]
+    elif cls.__dict__.get("scores"):
+        parts += ["## Scores", measured(cls.__dict__["scores"], cls.__dict__.get("measured", ""))]
+    parts += ["## What it looks like", f"`polymodal data show {name}` draws twelve rows as people look at them."]
+    parts += ["## What its modalities share", profile(name, cls.version)]
     parts += ["## Options", option_table(cls, given)]
     if here is not None:
         parts += ["## Severities", severity_table(here)]
@@ -65,8 +75,9 @@ def how(name: str, cls: Any) -> str:
         )
     if at_hand(cls) is not None:
         return "Nothing to do: it comes with the installation."
+    address = f" It is published at <{ADDRESSES[name]}>." if name in ADDRESSES else ""
     return (
-        f"From files of yours: {cls.source}. `polymodal data info {name}` says what it looks for and where; "
+        f"From files of yours: {cls.source}.{address} `polymodal data info {name}` says what it looks for and where; "
         "`POLYMODAL_DATA` or `--data` is the folder."
     )
 
@@ -96,15 +107,34 @@ def rows(datamodule: DataModule) -> str:
     said = [f"Rows: {sizes}. Target: {task.target}, {task.num_outputs} outputs, scored by `{task.metric}`."]
     ceiling = "" if task.bayes is None else f" Ceiling: the best possible score is {task.bayes:.3f}."
     said.append(f"Floor: a predictor that never looks at its inputs scores {floor:.3f}.{ceiling}")
-    published = quoted(datamodule.content_hash)
-    for scores, how in (
-        (cls.__dict__.get("scores"), cls.__dict__.get("measured", "")),
-        (published.scores, published.measured),
-    ):
-        if scores:
-            listed = ", ".join(f"`{name}` {score:.3f}" for name, score in scores.items())
-            said.append(f"Measured: {listed}. {how}")
+    if cls.__dict__.get("scores"):
+        said.append(measured(cls.__dict__["scores"], cls.__dict__.get("measured", "")))
+    if (published := quoted(datamodule.content_hash)).scores:
+        said.append(measured(published.scores, published.measured))
     return "\n".join(lines) + "\n\n" + "\n\n".join(said)
+
+
+def measured(scores: Mapping[str, float], how: str) -> str:
+    """Scores, and how they were measured."""
+    listed = ", ".join(f"`{name}` {score:.3f}" for name, score in scores.items())
+    return f"Measured: {listed}. {how}"
+
+
+def profile(name: str, version: str) -> str:
+    """Where the information about the label is, as the study found it, or how to find it."""
+    path = PROFILES / f"{name}.json"
+    if not path.exists():
+        return f"Not measured yet: `polymodal study interactions {name} --out docs/interactions` does."
+    found = json.loads(path.read_text(encoding="utf-8"))
+    a, b = found["modalities"]
+    lines = ["| bits about the label | estimate | with shuffled labels |", "|---|---|---|"]
+    names = {"R": "in both", "U1": f"in `{a}` alone", "U2": f"in `{b}` alone", "S": "only together", "I12": "all"}
+    for key, shown in names.items():
+        chance = [one[key] for one in found["shuffled"]]
+        lines.append(f"| {shown} | {found['estimate'][key]:.3f} | {sum(chance) / len(chance):.3f} |")
+    old = "" if found["version"] == version else f" Of version {found['version']}: measure it again."
+    rest = f"{found['rows']:,} held-out rows, {found['clusters']} clusters of {found['source']} features."
+    return "\n".join(lines) + f"\n\n{rest} Made by `{found['command']}`.{old}"
 
 
 def severity_table(datamodule: DataModule) -> str:

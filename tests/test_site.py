@@ -1,5 +1,6 @@
 """The site: a page for every method and dataset, a strict build, and what a real browser makes of it."""
 
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,32 @@ def test_a_page_of_a_dataset_says_what_one_must_know() -> None:
         assert fact in page, fact
     foreign = make_page("make_datasets").page("vqa2", None)
     assert "From files of yours" in foreign
+    for fact in ("`polymodal data show vqa2`", "`polymodal study interactions vqa2 --out docs/interactions`"):
+        assert fact in foreign, fact
+
+
+def test_every_address_is_of_a_dataset_and_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYMODAL_DATA", raising=False)
+    pages = make_page("make_datasets")
+    named = "utd_mhad mosi mmsa av_mnist mm_imdb hateful_memes food101_titles crema_d nyud2"
+    assert set(named.split()) <= pages.ADDRESSES.keys()
+    for name, address in pages.ADDRESSES.items():
+        page = pages.page(name, None)
+        assert f"<{address}>" in page and "| licence |" in page and "| citation |" in page, name
+    assert "`probe[text]` 0.701" in pages.page("mosi", None), "scores are shown without the files too"
+
+
+def test_an_interaction_profile_is_the_file_that_the_study_wrote() -> None:
+    pages = make_page("make_datasets")
+    stored = sorted(pages.PROFILES.glob("*.json"))
+    assert "mosi" in {path.stem for path in stored}
+    for path in stored:
+        found = json.loads(path.read_text())
+        assert found["dataset"] == path.stem and found["version"] == datasets.get(path.stem).version, path
+        shown = pages.profile(path.stem, found["version"])
+        assert f"| {found['estimate']['S']:.3f} |" in shown and f"`polymodal study interactions {path.stem}" in shown
+        assert "measure it again" not in shown
+        assert "measure it again" in pages.profile(path.stem, "another")
 
 
 def test_functions_that_the_mathematics_names_exist() -> None:

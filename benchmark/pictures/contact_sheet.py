@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from benchmark.pictures.drawing import bare, draw_value, save
+from benchmark.pictures.drawing import bare, draw_recorded, draw_value, save
 from datamodules.base import DataModule, SplitName
+from datamodules.rows.as_recorded import AsRecorded
 from datamodules.spec import Modality
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 10
 ROWS = 12
+LETTERS, FONT = 40, 7.5  # of a line of words, where rows are large
 
 
 def draw(datamodule: DataModule, path: Path, split: SplitName = "train") -> Path:
@@ -52,7 +54,10 @@ def draw_rows(
 
 
 def draw_one_by_one(datamodule: DataModule, path: Path, split: SplitName = "train", count: int = ROWS) -> Path:
-    """Write a PNG with a line per sample and a column per modality, large enough to be looked at one by one."""
+    """Write a PNG with a line per sample and a column per modality, large enough to be looked at one by one.
+
+    A dataset that still has what was recorded shows that; its inputs may be summaries that nobody can read.
+    """
     from matplotlib.figure import Figure
 
     task, rows = datamodule.task, datamodule.splits[split]
@@ -63,11 +68,14 @@ def draw_one_by_one(datamodule: DataModule, path: Path, split: SplitName = "trai
     figure.suptitle(f"{task.name} (version {task.version}): rows of {split}", fontsize=10, parse_math=False)
     axes = figure.subplots(len(samples), len(task.modalities), squeeze=False)
     for line, row in enumerate(samples.tolist()):
+        recorded = datamodule.as_recorded(split, row) if isinstance(datamodule, AsRecorded) else {}
         for column, modality in enumerate(task.modalities):
             axis = axes[line][column]
             if line == 0:
                 axis.set_title(modality.name, fontsize=9, parse_math=False)
-            if batch.present[line, column]:
+            if batch.present[line, column] and modality.name in recorded:
+                draw_recorded(axis, recorded[modality.name], LETTERS, FONT)
+            elif batch.present[line, column]:
                 _draw_row(axis, modality, batch.inputs[modality.name][line], datamodule)
             else:
                 axis.text(0.5, 0.5, "absent", ha="center", va="center", fontsize=8, color="#777777")
@@ -80,7 +88,7 @@ def draw_one_by_one(datamodule: DataModule, path: Path, split: SplitName = "trai
 
 def _draw_row(axis: Axes, modality: Modality, value: Tensor, datamodule: DataModule) -> None:
     """A value as people know it: what is said in words is written, whatever its kind."""
-    draw_value(axis, modality, value, datamodule, width=40, fontsize=7.5)
+    draw_value(axis, modality, value, datamodule, width=LETTERS, fontsize=FONT)
     if modality.kind == "vector" and (said := datamodule.spell(modality.name, value)):
         axis.set_xlabel(textwrap.fill(said, 52)[:300], fontsize=6).set_parse_math(False)
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from datamodules.base import DataModule, Skeleton
+from datamodules.rows.as_recorded import Recorded
 from datamodules.spec import Modality
 
 LINES = 8  # channels of a sequence up to which each is a line, and not a band of a spectrogram
 FRAMES = 5  # of a skeleton
+FEW = 24  # numbers of a vector that are drawn apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,27 +62,50 @@ def draw_value(
         case "sequence" | "vector" if (body := datamodule.skeleton(modality.name, value)) is not None:
             draw_skeleton(axis, body)
         case "sequence" if value.shape[1] <= LINES:
-            axis.plot(value.float().numpy(), linewidth=0.6)
-            axis.set_ylim(low - 0.05 * (high - low) - 1e-6, high + 0.05 * (high - low) + 1e-6)
+            draw_curves(axis, value, low, high)
         case "sequence":
             # Time runs to the right, the lowest band or coefficient is at the bottom: a spectrogram as usual.
             style: Any = {"origin": "lower", "cmap": "magma", "interpolation": "nearest"}
             axis.imshow(value.float().T.numpy(), aspect="auto", vmin=low, vmax=high, **style)
         case "vector":
-            axis.bar(range(len(value)), value.numpy(), width=1.0, color="#33608c")
+            # A few numbers are told apart by gaps; of many, gaps would be all that is seen.
+            axis.bar(range(len(value)), value.numpy(), width=0.7 if len(value) <= FEW else 1.0, color="#33608c")
+            axis.axhline(0, color="#999999", linewidth=0.5)
             if like is not None:
                 axis.set_ylim(min(2 * low, -0.1), max(2 * high, 0.1))
         case "text":
-            for side in axis.spines.values():
-                side.set_visible(False)
-            words = textwrap.fill(datamodule.spell(modality.name, value), width)
-            centred: Any = {"ha": "center", "va": "center", "transform": axis.transAxes}
-            axis.text(0.5, 0.5, words, fontsize=fontsize, parse_math=False, **centred)
+            draw_words(axis, datamodule.spell(modality.name, value), width, fontsize)
+
+
+def draw_recorded(axis: Axes, recorded: Recorded, width: int, fontsize: float) -> None:
+    """Show what an input was made of."""
+    bare(axis)
+    match recorded:
+        case str():
+            draw_words(axis, recorded, width, fontsize)
+        case Skeleton():
+            draw_skeleton(axis, recorded)
+        case _:
+            draw_curves(axis, recorded, float(recorded.min()), float(recorded.max()))
+
+
+def draw_words(axis: Axes, words: str, width: int, fontsize: float) -> None:
+    """A text, its lines of `width` letters."""
+    for side in axis.spines.values():
+        side.set_visible(False)
+    centred: Any = {"ha": "center", "va": "center", "transform": axis.transAxes}
+    axis.text(0.5, 0.5, textwrap.fill(words, width), fontsize=fontsize, parse_math=False, **centred)
+
+
+def draw_curves(axis: Axes, value: Tensor, low: float, high: float) -> None:
+    """A line for each channel of `[T, C]`, time to the right."""
+    axis.plot(value.float().numpy(), linewidth=0.6)
+    axis.set_ylim(low - 0.05 * (high - low) - 1e-6, high + 0.05 * (high - low) + 1e-6)
 
 
 def draw_skeleton(axis: Axes, body: Skeleton) -> None:
     """A few frames side by side, from the front, the first at the left."""
-    frames = torch.linspace(0, len(body.joints) - 1, FRAMES).long()
+    frames = torch.linspace(0, len(body.joints) - 1, min(FRAMES, len(body.joints))).long()
     joints = body.joints[frames].double()
     width = 1.1 * float(joints[..., 0].max() - joints[..., 0].min())
     for place, pose in enumerate(joints):

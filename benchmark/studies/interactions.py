@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -76,6 +77,8 @@ class Findings:
         terms: Product terms, one per class (against all others) or one for a regression target; `terms_why_not` if
             they cannot be estimated.
         scores: Method -> clean score of every seed, from the records; `scores_of` says how their rows differ.
+        version: Of the dataset.
+        command: That makes the same numbers again; "" if no command made them.
     """
 
     dataset: str
@@ -96,6 +99,8 @@ class Findings:
     bayes: float | None
     scores: dict[str, list[float]]
     scores_of: str = ""
+    version: str = ""
+    command: str = ""
 
     @property
     def chance(self) -> float:
@@ -152,6 +157,7 @@ def study(
         data.task.metric,
         data.task.bayes,
         dict(scores or {}),
+        version=data.task.version,
     )
 
 
@@ -352,13 +358,22 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         scores=scores,
     )
-    findings = replace(findings, scores_of=scores_of)
+    findings = replace(findings, scores_of=scores_of, command=_command(args))
     args.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(findings), indent=1)
     plot(findings, args.out / f"{args.dataset}.png")
     (args.out / f"{args.dataset}.json").write_text(text + "\n", encoding="utf-8")
     print(text if args.json else "\n".join([*_lines(findings), "", f"Figure and numbers are in {args.out}"]))
     return 0
+
+
+def _command(args: argparse.Namespace) -> str:
+    """What was typed, without what changes no number."""
+    given = [("--modalities", args.modalities), ("--features", args.features), ("--clusters", args.clusters)]
+    given += [("--shuffles", args.shuffles), ("--seed", args.seed), ("--matrix", args.matrix)]
+    given += [("--set", setting) for setting in args.settings or ()]
+    options = [str(part) for option in given if option[1] is not None for part in option]
+    return shlex.join(["polymodal", "study", "interactions", args.dataset, *options])
 
 
 def _pair(data: DataModule, asked: str | None) -> tuple[str, str]:

@@ -23,7 +23,9 @@ def data_folder(dataset: str) -> Path:
             "says what it must hold)"
         )
     if not folder.is_dir():
-        raise FileNotFoundError(f"POLYMODAL_DATA must be a folder, but there is none at {folder}")
+        raise FileNotFoundError(
+            f"POLYMODAL_DATA (--data) must be a folder, but there is none at {folder}: name the one with {dataset}"
+        )
     return folder
 
 
@@ -35,7 +37,7 @@ def published_folder(dataset: str, names: tuple[str, ...]) -> Path:
             return above / name
     expected = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
     raise FileNotFoundError(
-        f"{dataset}: there is no folder {expected} in {above}: set POLYMODAL_DATA to the folder above it"
+        f"there is no folder {expected} with {dataset} in {above}: set POLYMODAL_DATA to the folder above it"
     )
 
 
@@ -49,8 +51,8 @@ def find_data(path: str, option: str) -> Path:
         if place.exists():
             return place
     looked = " or ".join(dict.fromkeys(map(str, places)))
-    hint = ": set POLYMODAL_DATA or give --data" if folder is None else ""
-    raise FileNotFoundError(f"`{option}` is {path!r}, but there is nothing at {looked}{hint}")
+    hint = "set POLYMODAL_DATA or give --data" if folder is None else "put it there, or name another path"
+    raise FileNotFoundError(f"`{option}` is {path!r}, but there is nothing at {looked}: {hint}")
 
 
 def _given() -> Path | None:

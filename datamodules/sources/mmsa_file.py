@@ -22,7 +22,8 @@ SEPARATOR = "$_$"  # between the video and the number of the utterance
 def convert(path: Path, output: Path, length: int) -> dict[SplitName, int]:
     """Write `train.npz`, `val.npz` and `test.npz` to a folder, and return how many rows each has.
 
-    Each has `text`, `audio` and `vision` `[N, length, D]` in single precision, `target` `[N]` and `video` `[N]`.
+    Each has `text`, `audio` and `vision` `[N, length, D]` in single precision, `target` `[N]` and `video` `[N]`; and
+    `raw_text` `[N]`, the words for people to read, where the file has them.
     Frames that the file calls padding (`audio_lengths`, `vision_lengths`) are left out before a sequence is resampled.
     Values that are not finite become 0, as MMSA reads them.
     """
@@ -49,8 +50,11 @@ def _part(content: Mapping[Any, Any], key: str, length: int, path: Path) -> dict
     target = np.asarray(target, dtype=np.float32) if _numeric(target) else np.zeros(0)
     if target.ndim != 1 or not len(target) or not np.isfinite(target).all():
         raise ValueError(f"{where}, 'regression_labels': must be [N] finite numbers, one at least")
-    names = _names(_field(part, "id", where), len(target), f"{where}, 'id'")
-    arrays = {name: _sequences(part, name, len(target), length, where) for name in MODALITIES}
+    expected = f"strings like VIDEO{SEPARATOR}NUMBER"
+    names = _strings(_field(part, "id", where), len(target), f"{where}, 'id'", expected)
+    arrays: dict[str, NDArray[Any]] = {name: _sequences(part, name, len(target), length, where) for name in MODALITIES}
+    if "raw_text" in part:
+        arrays["raw_text"] = np.array(_strings(part["raw_text"], len(target), f"{where}, 'raw_text'", "strings"))
     return {**arrays, "target": target, "video": np.array([name.partition(SEPARATOR)[0] for name in names])}
 
 
@@ -84,9 +88,9 @@ def _numeric(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) in (int, float) for value in values)
 
 
-def _names(values: Any, rows: int, where: str) -> Sequence[str]:
+def _strings(values: Any, rows: int, where: str, expected: str) -> Sequence[str]:
     if isinstance(values, np.ndarray) and values.dtype.kind in "US" and values.ndim == 1:
         values = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in values.tolist()]
     if not isinstance(values, list) or len(values) != rows or not all(isinstance(name, str) for name in values):
-        raise ValueError(f"{where}: must be {rows} strings like VIDEO{SEPARATOR}NUMBER")
+        raise ValueError(f"{where}: must be {rows} {expected}")
     return values

@@ -60,7 +60,7 @@ def read_plain_pickle(path: Path) -> Any:
         UnsafePickle: If it holds anything else or is damaged, naming the file.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"there is no file {path}: name the one that you downloaded")
     if not path.stat().st_size:
         raise UnsafePickle(f"{path} is empty: copy it again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -70,7 +70,9 @@ def read_plain_pickle(path: Path) -> Any:
             # `pickletools` says itself what is damaged; a refusal of ours has its reason; the rest is a broken program.
             reason = str(error) if isinstance(error, ValueError) else f"its instructions make no sense ({error!r})"
             shown = " ".join(reason.split())[:200]
-            raise UnsafePickle(f"{path} is not a pickle of plain data, and nothing of it was run: {shown}") from None
+            raise UnsafePickle(
+                f"{path} is not a pickle of plain data, and nothing of it was run: {shown}; take the file as published"
+            ) from None
 
 
 def _refuse(what: str) -> NoReturn:

@@ -9,11 +9,13 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from scipy.io import loadmat, savemat
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from benchmark.conformance import check_dataset
 from benchmark.pictures.drawing import draw_value
-from datamodules.mosi import Mosi
+from datamodules.mosi import Mosi, read_folder
 from datamodules.rows.resample import resample
+from datamodules.rows.sources import relative_to_source
 from datamodules.rows.summaries import summarise
 from datamodules.rows.tfidf import learn_tfidf
 from datamodules.utd_mhad import HIP, Recording, UtdMhad, read_recording
@@ -103,6 +105,27 @@ def test_tfidf_weighs_words_by_rarity_in_training_texts() -> None:
         learn_tfidf(train, 5)
 
 
+def test_tfidf_is_that_of_scikit_learn() -> None:
+    draw = np.random.default_rng(3)
+    words = [f"w{i}" for i in range(30)]
+    texts = [[words[int(i)] for i in draw.integers(0, 30, size=draw.integers(1, 12))] for _ in range(40)]
+    model = TfidfVectorizer(analyzer=list, min_df=2, sublinear_tf=True).fit(texts[:25])
+    learnt = learn_tfidf(texts[:25], 2)
+    assert list(learnt.words) == model.get_feature_names_out().tolist()
+    np.testing.assert_allclose(learnt.encode(texts, 1.0), model.transform(texts).toarray(), atol=1e-5)
+
+
+def test_values_are_relative_to_the_mean_of_their_source() -> None:
+    x = np.random.default_rng(0).normal(5, [1, 1e6], size=(9, 2))
+    source = np.array([4, 4, 0, 7, 0, 7, 7, 4, 0])
+    found = relative_to_source(x, source)
+    for row in range(9):
+        own = [x[other] for other in range(9) if source[other] == source[row]]
+        np.testing.assert_allclose(found[row], x[row] - sum(own) / len(own), rtol=1e-9)
+    one = relative_to_source(x[:1], source[:1])
+    assert one.tolist() == [[0, 0]]
+
+
 # ---- UTD-MHAD --------------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +178,7 @@ def test_utd_mhad_has_the_published_people_and_the_files_values(data: Path) -> N
 def test_utd_mhad_without_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         UtdMhad().load()
-    says(str(caught.value), "UTD-MHAD", data)
+    says(str(caught.value), "UTD-MHAD", data, "set POLYMODAL_DATA to the folder above it")
     (data / "UTD-MHAD" / "Inertial").mkdir(parents=True)
     with pytest.raises(FileNotFoundError) as caught:
         UtdMhad().load()
@@ -203,6 +226,7 @@ def test_every_damaged_mat_is_named_or_read(data: Path) -> None:
             SmallUtd().load()
         except (ValueError, FileNotFoundError) as error:
             says(str(error).partition(":")[0], path)
+            says(str(error), "copy")
             refused += 1
     assert refused > 200
 
@@ -231,6 +255,18 @@ def test_mosi_keeps_videos_apart_and_reads_what_the_files_say(data: Path) -> Non
     for kind in ("audio", "video"):
         torch.testing.assert_close(train[kind].mean(dim=0), torch.zeros(train[kind].shape[1]), atol=1e-4, rtol=0)
     assert datamodule.task.names == ("text", "audio", "video")
+
+
+def test_the_voice_of_mosi_is_relative_to_its_mean_in_the_video(data: Path) -> None:
+    make_mosi(data)
+    datamodule = SmallMosi()
+    table = read_folder(data / "MOSI", ("audio",))
+    x, video = table.features["audio"], np.array(table.video)
+    relative = np.stack([row - x[video == own].mean(axis=0) for row, own in zip(x, video, strict=True)])
+    train = relative[np.isin(np.unique(video, return_inverse=True)[1], datamodule.splits["train"].group.unique())]
+    expected = (relative[40:] - train.mean(axis=0)) / train.std(axis=0)
+    found = datamodule.splits["test"].inputs["audio"]
+    torch.testing.assert_close(found, torch.from_numpy(expected).float(), atol=1e-4, rtol=1e-4)
 
 
 def test_the_face_of_mosi_is_an_option_with_a_warning(data: Path) -> None:
