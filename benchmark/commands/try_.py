@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=at_least(1), metavar="N",
                         help=f"runs of each method (default: {SEEDS}; for a method of yours 2)")  # fmt: skip
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="where to write the options (default: STEM.toml)")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of the records (default: results/try-STEM; of a method: results)"
-    )
+    parser.add_argument("--results", metavar="DIR", help="folder of the records (default: results/try-STEM)")
     parser.add_argument("--look", action="store_true", help="say what would be assumed, write the matrix, run nothing")
     add_plugins(parser)
     add_execution(parser)
@@ -130,7 +128,7 @@ def _try(arguments: argparse.Namespace, guess: Guess) -> int:
 
 def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
     from benchmark.executors.foreground import execute, exit_code
-    from benchmark.own_data.verdict import sentences, table
+    from benchmark.own_data.verdict import advised_cell, sentences, table
     from benchmark.plan import make_plan
     from leaderboard.merge import Evidence
     from leaderboard.not_applicable import remember
@@ -154,10 +152,7 @@ def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
         {},
     )
     print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
-    use = (
-        f"; polymodal predict CELL NEW_ROWS --results {results}"
-        if records[0].cell.dataset.startswith("csv_views")
-        else ""
-    )
-    print(f"Next: polymodal leaderboard --results {results}{use}")
+    print(f"Next: polymodal leaderboard --results {results}")
+    if records[0].cell.dataset.startswith("csv_views") and (cell := advised_cell(evidence)):
+        print(f"      polymodal predict {cell} NEW_ROWS.csv --results {results}")
     return exit_code(outcome)
