@@ -11,6 +11,7 @@ import tomli_w
 import torch
 from PIL import Image
 
+from benchmark import predict, try_data
 from benchmark.cli import main
 from benchmark.own_data.guess_table import guess_table
 from benchmark.own_data.small_board import recipe_for
@@ -163,6 +164,22 @@ def test_predictions_of_new_rows_are_those_of_the_cell(here: Path, capsys: pytes
     assert found["row"].tolist() == list(range(1, len(rows) + 1))
     total = found[[f"probability {name}" for name in names]].sum(axis=1)
     np.testing.assert_allclose(total, 1, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_notebook_tries_data_and_predicts(here: Path) -> None:
+    """What the commands do, as functions."""
+    answer = try_data("patients.csv", "outcome", seeds=1, workers=0, quiet=True, results="t", no_checkpoints=False)
+    assert any("task: classes" in said for said in answer.assumed) and Path("patients.toml").is_file()
+    assert answer.sentences[0].startswith("Use ") and str(answer).endswith(answer.sentences[-1])
+    assert "concat" in set(answer.results.frame()["method"]) and answer.results.board().control == "concat"
+    found = predict(answer.cell, "patients.csv", results="t")
+    assert len(found) == len(patients()) and set(found["prediction"]) <= set(patients()["outcome"])
+    assert np.allclose(found.filter(like="probability").sum(axis=1), 1, atol=1e-4)
+    with pytest.raises(TypeError, match=r"try\(\) has no argument 'sead'"):
+        try_data("patients.csv", "outcome", sead=1)
+    with pytest.raises(FileNotFoundError, match=r"nothing at absent\.csv"):
+        try_data("absent.csv", "outcome")
 
 
 def test_values_are_predicted_in_their_own_unit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
