@@ -60,16 +60,15 @@ def docstring(cls: type) -> tuple[str, dict[str, str]]:
 
 
 def option_table(cls: type, given: dict[str, str]) -> str:
-    """Names, defaults, and in one cell what an option is and does: five columns are too many for a phone."""
+    """Names, and in one cell what an option is and does: five columns are too many for a phone."""
     options = options_of(cls)
     if not options:
         return "None of its own."
-    lines = ["| option | default | |", "|---|---|---|"]
+    lines = ["| option | |", "|---|---|"]
     for option in options:
-        words = [f"*{option['is'].replace('*', '')}*.", given.get(option["name"], "")]
+        words = [f"*{option['is']}*, default `{option['default']}`.", given.get(option["name"], "")]
         words += [f"`tune` tries {option['tuned over']}."] if option["tuned over"] else []
-        cells = (f"`{option['name']}`", f"`{option['default']}`", " ".join(filter(None, words)))
-        lines.append("| " + " | ".join(map(escaped, cells)) + " |")
+        lines.append(f"| `{option['name']}` | {escaped(' '.join(filter(None, words)))} |")
     return "\n".join(lines)
 
 

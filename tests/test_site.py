@@ -35,7 +35,7 @@ def test_every_method_has_a_page_and_is_in_the_table(pages: dict[str, str]) -> N
         assert "## On the published board" in page
         assert re.search(r"\b(19|20)\d\d\b|Source: no single paper", page), f"{name} names no source"
         for option in make_page("make_methods").options_of(methods.get(name)):
-            found = re.search(rf"^\| `{option['name']}` \| `.*` \| \*[^*]+\*\. \S", page, flags=re.M)
+            found = re.search(rf"^\| `{option['name']}` \| \*[^*]+\*, default `.*`\. \S", page, flags=re.M)
             assert found, f"{name}: its docstring must say what {option['name']} is"
 
 
