@@ -1,4 +1,4 @@
-"""The commands for a notebook: `run`, `plan`, `tune` and `board`, with the arguments of the command line by name.
+"""The commands for a notebook, with the arguments of the command line by name: `run`, `plan`, `tune`, `board` and more.
 
 ```python
 from benchmark import run
@@ -174,6 +174,23 @@ def board(
     return load(*(results or ("results",)), beside=beside, setting=setting).board(track)
 
 
+def parsed(command: str, words: Sequence[str], given: Mapping[str, Any]) -> argparse.Namespace:
+    """What the command line would have understood.
+
+    Raises:
+        TypeError: If the command has no such argument.
+    """
+    name = {"try": "try_"}.get(command, command)
+    parser = argparse.ArgumentParser()
+    import_module(f"benchmark.commands.{name}").add_arguments(parser)
+    found = parser.parse_args(list(words))
+    unknown = [key for key in given if not hasattr(found, key)]
+    if unknown:
+        raise TypeError(f"{command}() has no argument {unknown[0]!r}. Known: {', '.join(sorted(vars(found)))}")
+    vars(found).update(given, command=command)
+    return found
+
+
 def _arguments(
     command: str,
     matrix: str | Path | None,
@@ -188,12 +205,7 @@ def _arguments(
     **execution: Any,
 ) -> argparse.Namespace:
     """What the command line would have understood."""
-    parser = argparse.ArgumentParser()
-    import_module(f"benchmark.commands.{command}").add_arguments(parser)
-    found = parser.parse_args([])
-    unknown = [name for name in execution if not hasattr(found, name)]
-    if unknown:
-        raise TypeError(f"{command}() has no argument {unknown[0]!r}. Known: {', '.join(sorted(vars(found)))}")
+    found = parsed(command, [], execution)
     classes = [c for c in (*(methods or ()), *(datasets or ()), *plugins) if isinstance(c, type)]
     files = [str(p) for p in plugins if not isinstance(p, type)]
     known = {cls: _registered(cls) for cls in classes}
@@ -203,9 +215,7 @@ def _arguments(
     for kind, choices in (("methods", methods), ("datasets", datasets)):
         chosen[kind] = None if choices is None else [_name(c, known, settings) for c in choices]
     asked = conditions if conditions is None or isinstance(conditions, str) else ",".join(conditions)
-    vars(found).update(execution)
     vars(found).update(
-        command=command,
         matrix=None if matrix is None else str(matrix),
         **chosen,
         seeds=seeds,

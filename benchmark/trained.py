@@ -19,15 +19,14 @@ def trained(results: str, cell: str) -> tuple[Record, Method, DataModule]:
         UsageError: If no cell, or several, are meant, or if the data is no longer what was trained on.
     """
     store = Store(results)
-    named = [path.stem for path in sorted(store.folder.glob("*.json")) if path.stem.startswith(cell)]
-    found = [record for name in named if (record := store.done(name)) is not None]
+    ids = sorted(path.stem for path in store.folder.glob("*.json"))
+    found = [r for name in ids if name.startswith(cell) and (r := store.done(name)) is not None]
     if len(found) != 1:
-        what = (
-            "no cell that is done"
-            if not found
-            else f"{len(found)} cells ({', '.join(r.cell.id for r in found[:3])}, ..)"
-        )
-        raise UsageError(f"{what} in {store.folder} with an id that starts with {cell!r}")
+        several = f"{len(found)} cells that are done begin with {cell!r} in {store.folder}; give one of"
+        none = f"no cell that is done begins with {cell!r} in {store.folder} (--results); there are"
+        known = [r.cell.id for r in found] or ids
+        some = ", ".join(known[:3]) or "none"
+        raise UsageError(f"{several if found else none} {some}{' ..' * (len(known) > 3)}")
     method, data = load_method(found[0], store)
     if data.task.version != found[0].cell.dataset_version:
         raise UsageError(

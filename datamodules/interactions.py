@@ -237,7 +237,12 @@ class Parity3(Xor):
 
 @register("interactions_modulation")
 class Modulation(Interaction):
-    """Regression: the second modality scales the effect of the first, y = a (1 + kappa b) + sigma e."""
+    """Regression: the second modality scales the effect of the first, y = a (1 + kappa b) + sigma e.
+
+    Args:
+        kappa: How much the second modality scales the effect of the first.
+        sigma: Standard deviation of the noise of y.
+    """
 
     kind = "modulation"
 

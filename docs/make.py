@@ -22,10 +22,10 @@ BOARD = re.compile(r"(<!-- board -->\n)(.*?)(<!-- /board -->)", flags=re.S)
 
 def pages() -> dict[str, str]:
     """Path below docs/ -> text."""
-    board = published()
+    boards = published()
     return {
-        **make_methods.pages(board),
-        **make_datasets.pages(board),
+        **make_methods.pages(boards),
+        **make_datasets.pages(boards),
         "reference/cli.md": make_cli.page(),
     }
 

@@ -1,9 +1,11 @@
 """Write docs/reference/cli.md from the parser itself: `python docs/make_cli.py`. A test fails when it is stale."""
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 
 from benchmark.cli import parser
+from benchmark.commands.study import studies
 
 PAGE = Path(__file__).with_name("reference") / "cli.md"
 HEAD = """# Commands
@@ -30,7 +32,8 @@ def section(title: str, text: str, sub: argparse.ArgumentParser, level: int = 2)
     parts += [_option(a) for a in sub._actions if not isinstance(a, argparse._HelpAction | argparse._SubParsersAction)]
     if sub.epilog:
         parts += ["", "```text", sub.epilog.strip(), "```"]
-    below = [section(f"{title} {name}", text, s, level + 1) for name, text, s in _below(sub)]
+    found = _studies() if title == "study" else _below(sub)
+    below = [section(f"{title} {name}", text, s, level + 1) for name, text, s in found]
     return "\n".join([*parts, "", *below])
 
 
@@ -41,6 +44,16 @@ def _below(top: argparse.ArgumentParser) -> list[tuple[str, str, argparse.Argume
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: str(choice.help or "") for choice in action._choices_actions}
             found += [(name, helps.get(name, ""), sub) for name, sub in action.choices.items()]
+    return found
+
+
+def _studies() -> list[tuple[str, str, argparse.ArgumentParser]]:
+    """The studies, whose options the command reads only once one is chosen."""
+    found = []
+    for name, text in studies().items():
+        sub = argparse.ArgumentParser()
+        import_module(f"benchmark.studies.{name}").add_arguments(sub)
+        found.append((name, text, sub))
     return found
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from addresses import ADDRESSES
 from make_methods import docstring, escaped, option_table
-from published import dataset_table
+from published import Boards, dataset_table
 
 from benchmark.quoted_scores import quoted
 from datamodules.base import DataModule
 from datamodules.corruptions import applicable, levels
 from datamodules.corruptions.calibration import is_calibrated, left_out
 from datamodules.registry import datasets
-from leaderboard.board import Board
 
 PROFILES = Path(__file__).parent / "interactions"  # what `polymodal study interactions` wrote
 
@@ -29,15 +28,15 @@ layout in which they were published.
 """
 
 
-def pages(board: Board | None) -> dict[str, str]:
+def pages(boards: Boards) -> dict[str, str]:
     """An index, and a page each."""
     shipped = [entry for entry in datasets.entries() if entry.origin.startswith("datamodules.")]
     lines = [f"| [`{e.name}`]({e.name}.md) | {escaped(e.summary)} |" for e in shipped]
     index = HEAD + "\n".join(lines) + "\n"
-    return {"datasets/index.md": index, **{f"datasets/{e.name}.md": page(e.name, board) for e in shipped}}
+    return {"datasets/index.md": index, **{f"datasets/{e.name}.md": page(e.name, boards) for e in shipped}}
 
 
-def page(name: str, board: Board | None) -> str:
+def page(name: str, boards: Boards) -> str:
     """All about one dataset."""
     cls = datasets.get(name)
     text, given = docstring(cls)
@@ -52,7 +51,7 @@ def page(name: str, board: Board | None) -> str:
     parts += ["## Options", option_table(cls, given)]
     if here is not None:
         parts += ["## Severities", severity_table(here)]
-    parts += ["## On the published board", dataset_table(board, name)]
+    parts += ["## On the published board", dataset_table(boards, name)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

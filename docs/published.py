@@ -2,20 +2,31 @@
 
 from leaderboard import load
 from leaderboard.answer import answer
-from leaderboard.board import Board, Row
+from leaderboard.board import Board, Row, build_all
 from leaderboard.reference import REFERENCE
 
 NONE = "This copy has no published results of it yet; `polymodal leaderboard --reference` shows those it has.\n"
+WHERE = {"clean": "On clean rows", "robust": "Under corruption", "missing": "With modalities missing"}
+Boards = tuple[Board, ...]
 
 
-def published() -> Board | None:
-    """The board of the published results, methods at their defaults."""
-    return load("reference", setting="default").board() if REFERENCE.exists() else None
+def published() -> Boards:
+    """The boards of the published results, methods at their defaults: the plain track first; none without results."""
+    if not REFERENCE.exists():
+        return ()
+    return build_all(load("reference", setting="default").evidence)
 
 
-def row_of(board: Board | None, method: str) -> list[Row]:
-    """The rows of a method: one for each of its variants."""
-    return [] if board is None else [row for row in board.rows if row.method == method]
+def row_of(boards: Boards, method: str) -> list[Row]:
+    """The rows of a method: one for each of its variants, on the board of its own track."""
+    own = [(board, row) for board in boards for row in board.rows if row.method == method]
+    return [row for board, row in own if board.track == own[0][0].track]
+
+
+def track_of(boards: Boards, method: str) -> str:
+    """Which board its rows are of, in a sentence."""
+    board = next(board for board in boards if any(row.method == method for row in board.rows))
+    return f"The {board.track} track; the control is `{board.control}`.\n"
 
 
 def standing_table(rows: list[Row]) -> str:
@@ -34,23 +45,24 @@ def standing_table(rows: list[Row]) -> str:
 
 
 def where(rows: list[Row]) -> str:
-    """Where it wins and loses against the control on clean rows, in a sentence an entry."""
+    """Where it wins and loses against the control, in a sentence an entry and pillar."""
     said = []
     for row in rows:
-        clean = row.standings.get("clean")
-        if clean is None:
-            continue
-        names = {v: [n for n, own in clean.by_dataset.items() if own == v] for v in ("win", "loss")}
-        ahead = ", ".join(f"`{n}`" for n in names["win"]) or "no dataset"
-        behind = ", ".join(f"`{n}`" for n in names["loss"]) or "none"
-        said.append(f"`{row.label}` is ahead of the control on {ahead}, and behind on {behind}; the rest are ties.")
+        for pillar, words in WHERE.items():
+            if pillar not in row.standings:
+                continue
+            own = row.standings[pillar].by_dataset
+            names = {v: ", ".join(f"`{n}`" for n, found in own.items() if found == v) for v in ("win", "loss")}
+            parts = [f"{verb} {names[v]}" for v, verb in (("win", "wins on"), ("loss", "loses on")) if names[v]]
+            said.append(f"{words}, `{row.label}` {' and '.join(parts) or 'ties with the control everywhere'}.")
     return "\n\n".join(said) + "\n"
 
 
-def dataset_table(board: Board | None, dataset: str) -> str:
-    """The clean scores of a dataset, best first."""
-    if board is None or dataset not in {d.name for d in board.datasets}:
+def dataset_table(boards: Boards, dataset: str) -> str:
+    """The clean scores of a dataset, best first, of the plain track."""
+    if not boards or dataset not in {d.name for d in boards[0].datasets}:
         return NONE
+    board = boards[0]
     (facts,) = [d for d in board.datasets if d.name == dataset]
     scores = [
         (row.label, row.entries[dataset].measures["clean"])
@@ -65,10 +77,11 @@ def dataset_table(board: Board | None, dataset: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def headline(board: Board | None, most: int = 6) -> str:
+def headline(boards: Boards, most: int = 6) -> str:
     """What the README says of the published board: its first sentences, and who is ahead."""
-    if board is None:
+    if not boards:
         return "This copy has no published results yet.\n"
+    board = boards[0]
     sentences = [s for s in answer(board) if not s.startswith("A smoke test")][:2]
     lines = ["| advantage over `concat` | on | clean | robust | missing |", "|---|---|---|---|---|"]
     by_label = {row.label: row.standings for row in board.rows}

@@ -15,6 +15,10 @@ class Augmented(Wrapper):
     """Train the base, then go on with its decoder on batches with corrupted modalities.
 
     `finetune = "decoder"` learns what EMMA may learn besides its attention; `"all"` the encoders too.
+
+    Args:
+        base: The method that is trained first.
+        finetune: What is learnt on corrupted batches: the decoder, or all.
     """
 
     family = "augmented"

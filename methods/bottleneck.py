@@ -30,6 +30,7 @@ class Bottleneck(Method):
         layers: Of each modality's transformer.
         fusion_layer: The first layer that exchanges, from 0.
         share: One transformer for all modalities: the parameters of `transformer`.
+        heads: Of attention; must divide the recipe's width.
     """
 
     family = "fusion"

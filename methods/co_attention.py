@@ -59,6 +59,8 @@ class CoAttention(Wrapper):
         pooling: The attention that turns tokens into a vector.
         query: Of the pooling: "constant" as in the paper, or "others" asks the other modalities once more.
         layers: Of the encoder, and of the decoder.
+        heads: Of attention; must divide the recipe's width.
+        dropout: In the attention layers.
     """
 
     family = "attention"

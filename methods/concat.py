@@ -13,7 +13,11 @@ from methods.parts.search import OneOf, Space
 
 @register("concat")
 class Concat(Method):
-    """Concatenate the encodings and mix them with one hidden layer."""
+    """Concatenate the encodings and mix them with one hidden layer.
+
+    Args:
+        hidden: Width of the hidden layer, which is the fused width.
+    """
 
     family = "baseline"
     search: ClassVar[Mapping[str, Space]] = {"hidden": OneOf((64, 128, 256, 512))}

@@ -56,6 +56,8 @@ class CrossAttention(Method):
     Args:
         layers: Cross-attention blocks of a direction.
         memory: Self-attention layers after them.
+        heads: Of attention; must divide the recipe's width.
+        dropout: In the attention layers.
     """
 
     family = "fusion"

@@ -34,7 +34,11 @@ class JointEncoder(nn.Module):
 
 @register("early")
 class Early(Method):
-    """One encoder for the concatenated raw inputs."""
+    """One encoder for the concatenated raw inputs.
+
+    Args:
+        hidden: Width of the encoder's hidden layer.
+    """
 
     family = "baseline"
     search: ClassVar[Mapping[str, Space]] = {"hidden": OneOf((64, 128, 256, 512))}

@@ -47,7 +47,14 @@ class Emma(Wrapper):
         autoencoder_rate: Multiple of the recipe's learning rate for the autoencoders: a recipe is chosen for networks,
             and these are a single layer.
         attention_rate: The same for the few scalars of the attention.
-        tau: See `EnergyAttention`, and so are `sigma`, `hidden`, `coupling`, `bias`, `shift` and `shared`.
+        tau: Coldness of the softmax over energies. Fixed: the scale of w already plays its part.
+        sigma: Training noise of the autoencoders, in standard deviations of the encodings.
+        hidden: Hidden units of every autoencoder; by default the width.
+        coupling: "symmetric" exponents; "signed": asymmetric, with weights in [-1, 1] (the thesis); "none": a mode's
+            energy is its own potential's alone.
+        bias: "safe" keeps the most important mode alive; "free" may mask them all.
+        shift: Send a masked mode to its clean mean instead of zero.
+        shared: One gain and one bias for all modalities, or one of each per modality.
     """
 
     family = "energy"

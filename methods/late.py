@@ -21,6 +21,9 @@ class Late(Method):
     averaged.
 
     Source: Kittler et al., 1998.
+
+    Args:
+        combine: "bayes" or "mean", as above.
     """
 
     family = "baseline"

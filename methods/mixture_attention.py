@@ -42,6 +42,10 @@ class MixtureAttention(ContinuousMethod):
         select: Choose K from 1..max_components at test time, by the likelihood penalised with `penalty` per component.
             Covariances then are at least those of a cell, in training too: selection finds modes, not cells.
         mixing: "soft" keeps EM's weights; "sparse" takes sparsemax(temperature * pi), so that weak components vanish.
+        max_components: The largest K that `select` tries.
+        penalty: Of the log-likelihood for each component, when `select` chooses.
+        temperature: How much sparse mixing sharpens.
+        nodes: Of the chord rule, for paraboloids in two dimensions.
     """
 
     family = "attention"

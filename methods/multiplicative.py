@@ -22,6 +22,9 @@ class Multiplicative(Method):
     without unimodal terms: with one modality present it says the same of every row. `polynomial` adds those terms.
 
     Source: Kim et al., 2017 (Hadamard products); Tenenbaum and Freeman, 2000 (bilinear models).
+
+    Args:
+        kind: "hadamard" or "bilinear", as above.
     """
 
     family = "fusion"

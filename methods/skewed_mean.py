@@ -45,6 +45,8 @@ class SkewedMean(Wrapper):
         embedding: Width of the embedding; 0 is the recipe's width.
         views: `"all"` also applies the loss to each modality alone, on the same centres, so that one modality can
             search the embeddings of another. It aligns them for classes seen in training only.
+        loss: The task's cross-entropy, or a loss of pytorch-metric-learning, as above.
+        rate: Multiple of the recipe's learning rate for the centres.
     """
 
     family = "centres"

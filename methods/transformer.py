@@ -17,6 +17,10 @@ class Transformer(Method):
     """One small transformer over all tokens, with learned modality and position embeddings and a class token.
 
     Source: Vaswani et al., 2017.
+
+    Args:
+        layers: Of self-attention.
+        heads: Of attention; must divide the recipe's width.
     """
 
     family = "baseline"

@@ -13,7 +13,11 @@ from methods.parts.encoders import Encoders
 
 @register("unimodal")
 class Unimodal(Method):
-    """Predict from one modality; a bare name in a matrix stands for one entry per modality."""
+    """Predict from one modality; a bare name in a matrix stands for one entry per modality.
+
+    Args:
+        modality: Its name; empty is the first of the task.
+    """
 
     family = "baseline"
 

@@ -117,8 +117,8 @@ def test_every_room_is_in_the_table() -> None:
 
 
 def test_no_file_cites_what_does_not_ship() -> None:
-    paths = [*files("benchmark"), *files("leaderboard")]
-    for path in paths:
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    for path in [*(path for package in PACKAGES for path in files(package)), *tests]:
         cited = re.search(r"\bspec(/| \d|, section)|erratum E\d|design\.md|findings\.md", path.read_text())
         assert not cited, f"{path.relative_to(ROOT)}: {cited}"
 

@@ -82,3 +82,18 @@ def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     client.execute()  # raises the error of the first cell that fails
     shown = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
     assert shown, "a notebook that shows nothing teaches nothing"
+
+
+def test_every_command_is_a_function_that_exists() -> None:
+    """The guide names a function for each command that is no matter of the shell alone."""
+    import pkgutil
+
+    from benchmark.cli import commands
+
+    text = (DOCS / "guides" / "python.md").read_text()
+    for command in commands():
+        assert re.search(rf"`(polymodal )?{command}\b", text), f"the guide says nothing of {command}"
+    names = re.findall(r"`((?:benchmark|leaderboard|methods|datamodules)(?:\.\w+)+)", text)
+    assert len(names) > 20
+    for name in names:
+        pkgutil.resolve_name(name)

@@ -34,8 +34,18 @@ def test_every_method_has_a_page_and_is_in_the_table(pages: dict[str, str]) -> N
         assert re.search(rf"^\| \[`{name}`\]", pages["methods/index.md"], flags=re.M), name
         assert "## Equations" in page, f"{name} needs a section in docs/mathematics: a heading with `{name}` in it"
         assert "## On the published board" in page
+        assert re.search(r"\b(19|20)\d\d\b|Source: no single paper", page), f"{name} names no source"
         for option in make_page("make_methods").options_of(methods.get(name)):
-            assert f"| `{option['name']}` |" in page, f"{name}: {option['name']}"
+            found = re.search(rf"^\| `{option['name']}` \| \*[^*]+\*, default `.*`\. \S", page, flags=re.M)
+            assert found, f"{name}: its docstring must say what {option['name']} is"
+
+
+def test_every_published_method_has_its_row(pages: dict[str, str]) -> None:
+    """Those of the augmented track, too, which have a board of their own."""
+    for name in {row.method for board in make_page("published").published() for row in board.rows if row.method}:
+        page = pages[f"methods/{name}.md"]
+        assert "| clean |" in page or "best unimodal" in page, name
+        assert re.search(r"^On clean rows, `.*` (wins on|loses on|ties)", page, flags=re.M), name
 
 
 def test_differences_from_the_paper_are_on_the_page(pages: dict[str, str]) -> None:
@@ -44,14 +54,14 @@ def test_differences_from_the_paper_are_on_the_page(pages: dict[str, str]) -> No
 
 
 def test_what_a_docstring_says_of_an_option_is_in_its_row(pages: dict[str, str]) -> None:
-    assert re.search(r"^\| `granularity` \| one of .*one weight per modality", pages["methods/gated.md"], flags=re.M)
+    assert re.search(r"^\| `granularity` \|.*one of .*one weight per modality", pages["methods/gated.md"], flags=re.M)
 
 
 def test_a_page_of_a_dataset_says_what_one_must_know() -> None:
-    page = make_page("make_datasets").page("digit_halves", None)
+    page = make_page("make_datasets").page("digit_halves", ())
     for fact in ("CC BY 4.0", "Alpaydin", "train 1,197", "Floor:", "gaussian_noise", "calibrated on its training rows"):
         assert fact in page, fact
-    foreign = make_page("make_datasets").page("vqa2", None)
+    foreign = make_page("make_datasets").page("vqa2", ())
     assert "From files of yours" in foreign
     for fact in ("`polymodal data show vqa2`", "`polymodal study interactions vqa2 --out docs/interactions`"):
         assert fact in foreign, fact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import add_data, add_json, use_data
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.name
     known = (*methods.names(), *datasets.names(), *corruptions.names())
     if name not in known:
-        raise KeyError(f"nothing is registered as {name!r}. {did_you_mean(name, known)}")
+        raise KeyError(f"nothing is registered as {name!r}. {_here(name) or did_you_mean(name, known)}")
 
     import torch
 
@@ -59,6 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _show(name, results)
     return 0 if all(result.passed for result in results) else 1
+
+
+def _here(name: str) -> str:
+    """What to type when the name is that of a file, or the file itself."""
+    path = Path(name if name.endswith(".py") else f"{name}.py")
+    return f"For the plugin of this folder: polymodal check {path.stem} --plugin {path}" if path.is_file() else ""
 
 
 def _show(name: str, results: list[Result]) -> None:

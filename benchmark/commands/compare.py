@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leaderboard.comparison import Comparison
 
 NAME = "compare"
-HELP = "compare two methods: paired differences with intervals, and the rows where they differ"
+HELP = "Compare two methods: paired differences with intervals, and the rows where they differ."
 EXAMPLE = """examples:
   polymodal compare gated concat                               every dataset both have
   polymodal compare gated concat --dataset digit_halves --all  every condition of one dataset

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leaderboard.board import Board
 
 NAME = "leaderboard"
-HELP = "rank methods from results folders"
+HELP = "Rank methods from results folders, exports or a table of scores: table, files, page and plots."
 
 FORMATS = ("terminal", "markdown", "csv", "latex", "html", "json")
 LEAGUES = ("vectors", "tokens", "same-shaped images", "retrieval", "interactions")

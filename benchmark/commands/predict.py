@@ -58,20 +58,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def write(file: IO[str], method: Method, data: UserViews, rows: NewRows) -> None:
-    """A line for each row: its number, counted from 1, what is predicted, and how probable each output is."""
+    """The table of `lines` as CSV."""
+    csv.writer(file).writerows(lines(method, data, rows))
+
+
+def lines(method: Method, data: UserViews, rows: NewRows) -> Iterator[list[Any]]:
+    """The head, then a line for each row: its number, counted from 1, what is predicted, and how probable it is."""
     goal, names = data.task.goal, list(data.task.class_names)
     names = names or [str(i) for i in range(data.task.num_outputs)]
     if goal.numeric:
         head = ["prediction"] if len(names) == 1 else [f"prediction {name}" for name in names]
     else:
         head = [*(["prediction"] if goal.one_class else names), *(f"probability {name}" for name in names)]
-    table = csv.writer(file)
-    table.writerow(["row", *head])
+    yield ["row", *head]
     number = 0
     for logits in logits_of(method, rows):
         for cells in _cells(logits, data, names):
             number += 1
-            table.writerow([number, *cells])
+            yield [number, *cells]
 
 
 def logits_of(method: Method, rows: NewRows) -> Iterator[Tensor]:
@@ -89,12 +93,12 @@ def _cells(logits: Tensor, data: UserViews, names: list[str]) -> list[list[Any]]
     goal = data.task.goal
     if goal.numeric:
         deviation, mean = data.target_moments()
-        return [[f"{value:.6g}" for value in row] for row in (logits.double().numpy() * deviation + mean)]
+        return [[float(f"{value:.6g}") for value in row] for row in (logits.double().numpy() * deviation + mean)]
     if goal.one_class:
         chance = logits.softmax(dim=-1)
         return [[names[int(row.argmax())], *_shares(row)] for row in chance]
     return [[*(int(p > 0.5) for p in row), *_shares(row)] for row in logits.sigmoid()]
 
 
-def _shares(row: Tensor) -> list[str]:
-    return [f"{p:.6f}" for p in row.tolist()]
+def _shares(row: Tensor) -> list[float]:
+    return [round(p, 6) for p in row.tolist()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmark.arguments import RESULTS, add_plugins, names
 
 NAME = "submit"
-HELP = "collect records, predictions and code of a method into a folder that others can verify"
+HELP = "Collect records, predictions and code of a method into a folder that others can verify."
 EXAMPLE = """examples:
   polymodal submit results --name my-fusion --plugin my_fusion.py --licence MIT --output my-fusion
   polymodal verify my-fusion --rerun 2

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.arguments import add_execution, add_plugins, at_least
 
 if TYPE_CHECKING:
+    from benchmark.executors.foreground import Outcome
+    from benchmark.matrix import Matrix
     from benchmark.own_data.guess import Guess
+    from leaderboard.merge import Evidence
 
 NAME = "try"
 HELP = "Try your own data (a CSV, parquet, a folder of images with captions) or your own method (a .py file)."
@@ -41,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=at_least(1), metavar="N",
                         help=f"runs of each method (default: {SEEDS}; for a method of yours 2)")  # fmt: skip
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="where to write the options (default: STEM.toml)")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of the records (default: results/try-STEM; of a method: results)"
-    )
+    parser.add_argument("--results", metavar="DIR", help="folder of the records (default: results/try-STEM)")
     parser.add_argument("--look", action="store_true", help="say what would be assumed, write the matrix, run nothing")
     add_plugins(parser)
     add_execution(parser)
@@ -65,13 +67,19 @@ def run(arguments: argparse.Namespace) -> int:
         return try_method(arguments)
     if not arguments.file.exists():
         raise FileNotFoundError(f"there is nothing at {arguments.file}")
-    guess = _guess(arguments)
-    for sentence in guess.said:
-        print(sentence)
-    return _try(arguments, guess)
+    guess = guessed(arguments)
+    print(*guess.said, sep="\n")
+    trial = prepared(arguments, guess)
+    print(*trial.said, sep="\n")
+    return 0 if arguments.look else _answer(arguments, trial)
 
 
-def _guess(arguments: argparse.Namespace) -> Guess:
+def guessed(arguments: argparse.Namespace) -> Guess:
+    """What the file seems to be.
+
+    Raises:
+        ValueError: If nothing can be made of it.
+    """
     path: Path = arguments.file
     if path.is_dir() or path.suffix in (".jsonl", ".json"):
         from benchmark.own_data.guess_images import guess_images
@@ -80,10 +88,9 @@ def _guess(arguments: argparse.Namespace) -> Guess:
         if arguments.groups:
             raise ValueError("--groups is for the columns of a table; a folder of images has an image and a text")
         table = Path(f"{_stem(path)}_captions.csv")
-        if said := as_table(path, table):
-            print(said)
-            path = table
-        return guess_images(path, arguments.target)
+        said = as_table(path, table)
+        guess = guess_images(table if said else path, arguments.target)
+        return replace(guess, said=(said, *guess.said)) if said else guess
     if path.suffix not in _TABLES:
         known = ", ".join((*_TABLES, ".jsonl", ".py"))
         raise ValueError(f"{path}: a folder, or a file that ends in {known}, was expected")
@@ -101,7 +108,17 @@ def _stem(path: Path) -> str:
     return path.absolute().name.partition(".")[0] or "mine"
 
 
-def _try(arguments: argparse.Namespace, guess: Guess) -> int:
+@dataclass(frozen=True)
+class Trial:
+    """What is going to be run, where its records go, and what is to be said of it first."""
+
+    matrix: Matrix
+    results: str
+    said: tuple[str, ...]
+
+
+def prepared(arguments: argparse.Namespace, guess: Guess) -> Trial:
+    """Read the rows as guessed, and write the matrix that is to be run."""
     import tomli_w
 
     from benchmark.build import resolve_dataset
@@ -111,53 +128,49 @@ def _try(arguments: argparse.Namespace, guess: Guess) -> int:
     stem = _stem(arguments.file)
     metric: dict[str, Any] = {"metric": arguments.metric} if arguments.metric else {}
     data = resolve_dataset(guess.dataset, {**guess.options, **metric}, str(arguments.file))[0]
-    task = data.task
-    for note in data.notes:
-        print(note.partition(": ")[2])
-    raw = matrix_of(guess, task, len(data.splits["train"].target), arguments.seeds or SEEDS)
+    raw = matrix_of(guess, data.task, len(data.splits["train"].target), arguments.seeds or SEEDS)
     raw["datasets"][0] |= metric
-    recipe = raw["recipe"]
-    print(
-        f"split: {', '.join(f'{name} {len(part.target):,}' for name, part in data.splits.items())} rows, fixed; "
-        f"scored by {task.metric}; batches of {recipe['batch_size']}, {recipe['epochs']} epochs at most"
-    )
+    recipe, results = raw["recipe"], arguments.results or f"results/try-{stem}"
     path = arguments.matrix or Path(f"{stem}.toml")
     path.write_text(tomli_w.dumps(raw), encoding="utf-8")
-    results = arguments.results or f"results/try-{stem}"
-    print(f"matrix: {path} (edit it, then: polymodal run {path} --results {results})")
-    return 0 if arguments.look else _board(arguments, parse(raw, path.name), results)
+    said = [note.partition(": ")[2] for note in data.notes]
+    said.append(
+        f"split: {', '.join(f'{name} {len(part.target):,}' for name, part in data.splits.items())} rows, fixed; "
+        f"scored by {data.task.metric}; batches of {recipe['batch_size']}, {recipe['epochs']} epochs at most"
+    )
+    said.append(f"matrix: {path} (edit it, then: polymodal run {path} --results {results})")
+    return Trial(parse(raw, path.name), results, tuple(said))
 
 
-def _board(arguments: argparse.Namespace, matrix: Any, results: str) -> int:
-    from benchmark.executors.foreground import execute, exit_code
-    from benchmark.own_data.verdict import sentences, table
+def _answer(arguments: argparse.Namespace, trial: Trial) -> int:
+    from benchmark.executors.foreground import exit_code
+    from benchmark.own_data.verdict import advised_cell, sentences, table
+
+    outcome, evidence = carry_out(arguments, trial)
+    if outcome.left or not evidence.records:
+        return exit_code(outcome) or 1
+    print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
+    print(f"Next: polymodal leaderboard --results {trial.results}")
+    if evidence.records[0].cell.dataset.startswith("csv_views") and (cell := advised_cell(evidence)):
+        print(f"      polymodal predict {cell} NEW_ROWS.csv --results {trial.results}")
+    return exit_code(outcome)
+
+
+def carry_out(arguments: argparse.Namespace, trial: Trial) -> tuple[Outcome, Evidence]:
+    """Run what has no record yet, and gather these cells alone: the folder may hold others of the same rows."""
+    from benchmark.executors.foreground import execute
     from benchmark.plan import make_plan
     from leaderboard.merge import Evidence
     from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
-    plan, store = make_plan(matrix), Store(results)
+    plan, store = make_plan(trial.matrix), Store(trial.results)
     store.prepare()
     remember(store.folder, {(n.label, n.dataset): n.reason for n in plan.not_applicable})
     todo = [cell for cell in plan.cells if store.done(cell.id) is None]
-    print(f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} of them done already", file=sys.stderr)
+    if not arguments.quiet:
+        print(f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} of them done already", file=sys.stderr)
     outcome = execute(todo, store, arguments)
-    if outcome.left or len(outcome.failed) == len(plan.cells):
-        return exit_code(outcome) or 1
-    # Of these cells alone: the folder may hold others of the same rows, scored or trained in another way.
     records = [record for c in plan.cells if (record := store.read(c.id)) is not None]
-    evidence = Evidence(
-        tuple(r for r in records if r.status == "ok"),
-        tuple(r for r in records if r.status == "failed"),
-        {r.cell.id: store for r in records},
-        (),
-        {},
-    )
-    print("", *table(evidence), "", *sentences(evidence), "", sep="\n")
-    use = (
-        f"; polymodal predict CELL NEW_ROWS --results {results}"
-        if records[0].cell.dataset.startswith("csv_views")
-        else ""
-    )
-    print(f"Next: polymodal leaderboard --results {results}{use}")
-    return exit_code(outcome)
+    good, bad = (tuple(r for r in records if r.status == status) for status in ("ok", "failed"))
+    return outcome, Evidence(good, bad, {r.cell.id: store for r in records}, (), {})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmark.arguments import RESULTS, use_data
+from leaderboard.reference import REFERENCE
 
 if TYPE_CHECKING:
     from benchmark.plan import Plan
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from leaderboard.merge import Evidence
 
 SEEDS = 2
-DATASETS = ("digit_halves", "interactions_xor", "multi_digits")
+DATASETS = ("digit_halves", "interactions_xor", "multi_digits_hard")
 CONTROL = "concat"
 _PILLARS = {"clean": "on clean rows", "robust": "under corruption", "missing": "with modalities missing"}
 _VERDICTS = {"win": "better", "tie": "not to be told apart", "loss": "worse"}
@@ -32,30 +34,29 @@ def run(arguments: argparse.Namespace) -> int:
     if failed:
         print("Not run: a method that breaks the contract gives numbers that mean nothing.")
         return 1
+    # A folder of its own: cells of the published recipes would not stand beside those of other matrices.
+    results = arguments.results or f"{RESULTS}/try-{arguments.file.stem}"
     published = _published()
-    # Cells of the default matrix may be there already; those of the published one are nobody's but the file's.
-    results = arguments.results or (f"{RESULTS}/try-{arguments.file.stem}" if published else RESULTS)
-    plan, code = _train(names, arguments, results, "reference" if published else "quick")
+    plan, code = _train(names, arguments, results, published)
     labels = sorted({cell.label for cell in plan.cells if cell.method in names})
     if code or not labels:
         for skipped in plan.not_applicable:
             print(f"{skipped.label} on {skipped.dataset}: {skipped.reason}", file=sys.stderr)
         return code or 1
-    print("", *_sentences(plan, labels, results, published), sep="\n")
-    rest = f" --results {results}" * (results != RESULTS) + " --with reference" * bool(published)
+    beside = [REFERENCE] if published else []
+    print("", *_sentences(plan, labels, results, beside), sep="\n")
+    rest = f" --results {results}" + " --with reference" * bool(published)
     print(f"Next: polymodal why {labels[0]} {CONTROL}{rest} --plugin {arguments.file}")
     return 0
 
 
-def _published() -> list[Path]:
-    """The results that come with Polymodal, if they have the control on all datasets that are tried."""
+def _published() -> set[str]:
+    """The datasets on which the results that come with Polymodal have the control."""
     from leaderboard.export import read
-    from leaderboard.reference import REFERENCE
 
     if not REFERENCE.is_file():
-        return []
-    have = {record.cell.dataset for record in read(REFERENCE).records if record.cell.label == CONTROL}
-    return [REFERENCE] if have >= set(DATASETS) else []
+        return set()
+    return {record.cell.dataset for record in read(REFERENCE).records if record.cell.label == CONTROL}
 
 
 def _registered(path: Path) -> list[str]:
@@ -85,21 +86,15 @@ def _passes(name: str) -> bool:
     return not wrong
 
 
-def _train(names: list[str], arguments: argparse.Namespace, results: str, matrix: str) -> tuple[Plan, int]:
+def _train(
+    names: list[str], arguments: argparse.Namespace, results: str, published: Collection[str]
+) -> tuple[Plan, int]:
     """Every cell of the methods, and of the baselines where nobody has published them, that has no record yet."""
     from benchmark.executors.foreground import execute, exit_code
-    from benchmark.matrix import read, with_arguments
-    from benchmark.plan import make_plan
     from leaderboard.not_applicable import remember
     from leaderboard.store import Store
 
-    wanted = with_arguments(
-        read(matrix),
-        method_names=names if matrix == "reference" else [*names, CONTROL],
-        dataset_names=DATASETS,
-        seeds=arguments.seeds or SEEDS,
-    )
-    plan, store = make_plan(wanted), Store(results)
+    plan, store = _planned(names, arguments.seeds or SEEDS, published), Store(results)
     for fault in plan.faulty:
         print(f"failed to plan: {fault}", file=sys.stderr)
     store.prepare()
@@ -108,6 +103,27 @@ def _train(names: list[str], arguments: argparse.Namespace, results: str, matrix
     print(f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} of them done already", file=sys.stderr)
     outcome = execute(todo, store, arguments)
     return plan, exit_code(outcome) or int(bool(plan.faulty))
+
+
+def _planned(names: list[str], seeds: int, published: Collection[str]) -> Plan:
+    """Published datasets by the published recipe, where the others stand already; the rest beside the control."""
+    from benchmark.matrix import read, with_arguments
+    from benchmark.plan import Plan, make_plan
+
+    parts = (
+        ("reference", names, [name for name in DATASETS if name in published]),
+        ("quick", [*names, CONTROL], [name for name in DATASETS if name not in published]),
+    )
+    plans = [
+        make_plan(with_arguments(read(matrix), method_names=wanted, dataset_names=datasets, seeds=seeds))
+        for matrix, wanted, datasets in parts
+        if datasets
+    ]
+    return Plan(
+        tuple(cell for plan in plans for cell in plan.cells),
+        tuple(refused for plan in plans for refused in plan.not_applicable),
+        faulty=tuple(dict.fromkeys(fault for plan in plans for fault in plan.faulty)),
+    )
 
 
 def _sentences(plan: Plan, labels: list[str], results: str, published: list[Path]) -> list[str]:

@@ -123,7 +123,9 @@ def _profile(folders: list[Path], dataset: str) -> list[str]:
                 f"{dataset} tells {bits['I12']:.2f} bits: {bits['R']:.2f} in both modalities, {bits['U1']:.2f} in "
                 f"{first} alone, {bits['U2']:.2f} in {second} alone, {bits['S']:.2f} only together."
             ]
-    return [f"What the modalities of {dataset} tell alone and together: polymodal study interactions {dataset}"]
+    name, _, own = dataset.partition("[")
+    matrix = " --matrix FILE (the matrix you ran)" if own else ""
+    return [f"What the modalities of {dataset} tell alone and together: polymodal study interactions {name}{matrix}"]
 
 
 def _write_page(title: str, said: list[str], pictures: list[Path], folder: Path) -> Path:

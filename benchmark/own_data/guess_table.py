@@ -32,6 +32,8 @@ def guess_table(path: Path, target: str, groups: Mapping[str, Sequence[str]] | N
     frame = opened.frame
     if target not in frame.columns:
         raise ValueError(f"{path} has no column {target!r} to predict (--target). {did_you_mean(target, list(frame))}")
+    if frame.empty:
+        raise ValueError(f"{path} has a line of names and no rows")
     said = [f"{len(frame):,} rows, {len(frame.columns)} columns" + _dialect(opened.separator, opened.encoding)]
     task, why = _task(frame[target])
     said.append(why)
@@ -106,8 +108,8 @@ def _useless(cells: Any, wanted: Any, twin: str, repeated: Sequence[str]) -> str
     filled = cells.dropna()
     different = filled.nunique() if _hashable(cells) else 0
     base = re.sub(r"\.\d+$", "", str(cells.name))
-    if base != cells.name and base in repeated:
-        return f"is the second column called {base!r}"
+    if base in repeated:
+        return f"is one of several columns called {base!r}: rename them to learn from them"
     if not different:
         return "is empty, or holds no plain values"
     if different == 1:

@@ -39,16 +39,27 @@ def sentences(evidence: Evidence) -> list[str]:
     single = Baselines.of(evidence.records).chosen()
     if not fused:
         return [*lost, "No method that fuses has a result: nothing can be said."]
-    best = _best(fused)
-    ahead = {label: _clean(evidence, best, label) for label in fused if label != best}
-    level = [label for label, found in ahead.items() if found.verdict != "win"]
-    advised = min([best, *level], key=_simplicity)
-    found = [*lost, *_use(held[advised], [label for label in (best, *level) if label != advised])]
-    found += _learnt(fused[best])
+    level = _level(evidence, fused)
+    advised = min(level, key=_simplicity)
+    found = [*lost, *_use(held[advised], [label for label in level if label != advised])]
+    found += _learnt(fused[level[0]])
     if single is not None:
         found += _adds(evidence, held, advised, single)
     found += [*_missing(held, advised), *_noisy(held, advised)]
     return [*found, *_open(evidence, fused, advised, single)]
+
+
+def advised_cell(evidence: Evidence) -> str:
+    """The id of the cell to go on with, the first seed of the method that is advised; empty if none is."""
+    fused = {label: own for label, own in _held(evidence).items() if own[0].cell.method != "unimodal"}
+    return fused[min(_level(evidence, fused), key=_simplicity)][0].cell.id if fused else ""
+
+
+def _level(evidence: Evidence, fused: Held) -> list[str]:
+    """The best method, and those that cannot be told from it."""
+    best = _best(fused)
+    ahead = {label: _clean(evidence, best, label) for label in fused if label != best}
+    return [best, *(label for label, found in ahead.items() if found.verdict != "win")]
 
 
 def _held(evidence: Evidence) -> dict[str, list[Record]]:

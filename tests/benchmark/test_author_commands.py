@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -140,12 +141,36 @@ def test_published_results_are_what_a_method_is_placed_among(results: Path, tmp_
     assert "on 1 of 1 datasets" in clean and "of the 3 methods with results here" in clean
 
 
+def test_try_runs_the_others_only_where_nobody_has_published_them() -> None:
+    some = try_method._planned(["gated"], 1, {"digit_halves", "multi_digits_hard"})
+    assert {(cell.method, cell.dataset) for cell in some.cells} == {
+        *(("gated", name) for name in try_method.DATASETS),
+        ("concat", "interactions_xor"), ("unimodal", "interactions_xor"),
+    }  # fmt: skip
+    assert {cell.method for cell in try_method._planned(["gated"], 1, try_method.DATASETS).cells} == {"gated"}
+    alone = try_method._planned(["gated"], 1, ())
+    assert {cell.dataset for cell in alone.cells if cell.method == "concat"} == set(try_method.DATASETS)
+
+
+def test_check_says_how_a_plugin_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").touch()
+    for name in ("mine", "mine.py"):
+        assert main(["check", name]) == 2
+        assert "polymodal check mine --plugin mine.py" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_try_places_a_method(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "method", "my_fusion", "--folder", str(tmp_path)]) == 0
     assert try_method.run(tried(tmp_path / "my_fusion.py", tmp_path / "results")) == 0
     shown = capsys.readouterr().out
-    assert "0 fail" in shown and "digit_halves: accuracy" in shown and "multi_digits: accuracy" in shown
+    assert "0 fail" in shown
+    for dataset in try_method.DATASETS:
+        assert f"{dataset}: accuracy" in shown
+    assert int(re.findall(r"of the (\d+) methods with results here", shown)[0]) > 40, "beside the published ones"
     assert "On clean rows its advantage over concat is" in shown and "best single modality" in shown
     assert "Next: polymodal why my_fusion concat" in shown
 

@@ -11,6 +11,7 @@ import tomli_w
 import torch
 from PIL import Image
 
+from benchmark import predict, try_data
 from benchmark.cli import main
 from benchmark.own_data.guess_table import guess_table
 from benchmark.own_data.small_board import recipe_for
@@ -98,15 +99,26 @@ def test_try_guesses_the_task_and_the_source_of_rows(here: Path) -> None:
         (["patients.csv", "--target", "life_smoker"], "rows have none: leave them out"),
         (["patients.csv", "--target", "outcome", "--groups", "a=blood_hx", "b=life_bmi"], "no column 'blood_hx'"),
         (["patients.doc", "--target", "outcome"], "a file that ends in"),
+        (["names.csv", "--target", "outcome"], "names.csv has a line of names and no rows"),
     ],
 )
 def test_what_try_cannot_do_is_one_line(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     Path("patients.doc").touch()
+    Path("names.csv").write_text("blood_hb,outcome\n")
     assert main(["try", *arguments, "--look"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_columns_of_one_name_are_left_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "\n".join(f"{i % 7},{i % 5},{i % 3},{i % 11},{i % 2}" for i in range(80))
+    Path("twice.csv").write_text(f"a_x,a_x,b_y,b_z,outcome\n{rows}\n")
+    assert main(["try", "twice.csv", "--target", "outcome", "--look"]) == 0
+    said = capsys.readouterr().out
+    for name in ("a_x", "a_x.1"):
+        assert f"left out: '{name}' is one of several columns called 'a_x'" in said
 
 
 @pytest.mark.parametrize("rows", [20, 100, 161, 1000, 100_000])
@@ -154,6 +166,22 @@ def test_predictions_of_new_rows_are_those_of_the_cell(here: Path, capsys: pytes
     np.testing.assert_allclose(total, 1, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_a_notebook_tries_data_and_predicts(here: Path) -> None:
+    """What the commands do, as functions."""
+    answer = try_data("patients.csv", "outcome", seeds=1, workers=0, quiet=True, results="t", no_checkpoints=False)
+    assert any("task: classes" in said for said in answer.assumed) and Path("patients.toml").is_file()
+    assert answer.sentences[0].startswith("Use ") and str(answer).endswith(answer.sentences[-1])
+    assert "concat" in set(answer.results.frame()["method"]) and answer.results.board().control == "concat"
+    found = predict(answer.cell, "patients.csv", results="t")
+    assert len(found) == len(patients()) and set(found["prediction"]) <= set(patients()["outcome"])
+    assert np.allclose(found.filter(like="probability").sum(axis=1), 1, atol=1e-4)
+    with pytest.raises(TypeError, match=r"try\(\) has no argument 'sead'"):
+        try_data("patients.csv", "outcome", sead=1)
+    with pytest.raises(FileNotFoundError, match=r"nothing at absent\.csv"):
+        try_data("absent.csv", "outcome")
+
+
 def test_values_are_predicted_in_their_own_unit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell = trained(capsys, target="days", task="regression")
     assert main(["predict", cell, "patients.csv", "--results", "r", "--output", "-"]) == 0
@@ -165,7 +193,10 @@ def test_values_are_predicted_in_their_own_unit(here: Path, capsys: pytest.Captu
 def test_what_cannot_be_predicted_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell = trained(capsys)
     for arguments, said in (
-        (["concat-nothing", "patients.csv"], "no cell that is done in r with an id that starts with 'concat-nothing'"),
+        (
+            ["concat-nothing", "patients.csv"],
+            "no cell that is done begins with 'concat-nothing' in r (--results); there are",
+        ),
         ([cell, "absent.csv"], "there is nothing at absent.csv"),
         ([cell, "half.csv"], "half.csv has no column 'life_smoker', which patients.csv was trained with"),
     ):

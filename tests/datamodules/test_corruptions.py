@@ -470,7 +470,7 @@ def test_a_missing_segment_is_one_gap_of_its_share() -> None:
     assert len({tuple(row) for row in gone.tolist()}) > 1
 
 
-# The mistakes of others (spec/robustness-and-statistics, section 4) --------------------------------------------------
+# The mistakes of others --------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)

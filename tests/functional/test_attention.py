@@ -374,7 +374,7 @@ def test_selection_finds_the_number_of_modes_row_by_row() -> None:
     assert sizes.tolist() == [2, 1]
     assert (mixture.pi > 0).sum(-1).tolist() == [2, 1]
     torch.testing.assert_close(mixture.pi.sum(-1), torch.ones(2, dtype=torch.float64))
-    # A row's choice ignores the rest of the batch: the published scores sum over it (erratum E12).
+    # A row's choice ignores the rest of the batch: the published scores sum over it.
     alone, _ = A.select_mixture(points, weights[:1], max_components=4, penalty=1.0)
     for a, b in zip(alone, mixture, strict=True):
         torch.testing.assert_close(a[0], b[0])

@@ -47,7 +47,7 @@ def random_centers(count: int, width: int, seed: int = 0) -> Tensor:
 
 
 def spread(objective, W: Tensor, steps: int, lr: float = 0.05) -> Tensor:
-    """Adam with a cosine-decayed rate and a retraction to the sphere at each step, as in the spec."""
+    """Adam with a cosine-decayed rate and a retraction to the sphere at each step."""
     W = F.normalize(W, dim=1).requires_grad_()
     optimizer = torch.optim.Adam([W], lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

@@ -1,4 +1,4 @@
-"""Robustness from records alone: the toy curves of the spec, every formula by hand, and the mistakes of others."""
+"""Robustness from records alone: toy curves, every formula by hand, and the mistakes of others."""
 
 import ast
 import math
@@ -13,7 +13,7 @@ from leaderboard import robustness as rb
 from leaderboard.record import Record
 from tests.records import changed, make_record, measured
 
-# Curves of the toy check of spec/robustness-and-statistics, section 2: ten classes, so that the trivial score is 0.1.
+# Toy curves: ten classes, so that the trivial score is 0.1.
 CONCAT = (0.93, 0.88, 0.80, 0.68, 0.52, 0.35)
 TOY = {
     "strong_robust": (0.94, 0.92, 0.88, 0.82, 0.75, 0.66),
@@ -52,7 +52,7 @@ def toy(name: str) -> Record:
 BASE = record("concat", {("image", "noise"): CONCAT})
 
 
-# The toy check of the spec ----------------------------------------------------------------------------------------
+# The toy check ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

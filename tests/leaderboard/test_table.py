@@ -137,6 +137,13 @@ board.page("page.html")
 board._repr_html_(), board.frame(), board.standings()
 load("scores.csv").board()
 load("reference").board()
+from benchmark.cli import main
+
+assert main(["leaderboard", "scores.csv", "--output", "files"]) == 0
+try:
+    import torch
+except ModuleNotFoundError:
+    print("there is no torch")
 """
 
 
@@ -147,6 +154,7 @@ def test_no_torch_is_needed(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "forest" in done.stdout and (tmp_path / "page.html").is_file()
+    assert (tmp_path / "files" / "leaderboard.html").is_file() and "there is no torch" in done.stdout
 
 
 @pytest.mark.slow
@@ -171,3 +179,4 @@ def test_a_machine_without_torch_makes_the_board(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "forest" in done.stdout
+    assert (tmp_path / "files" / "leaderboard.html").is_file() and "there is no torch" in done.stdout

@@ -2,7 +2,7 @@
 
 Run by `make performance`. The published algorithm is written here from the thesis (chapter 4, appendix A.4), with the
 loops and shapes of the authors' code: a Python loop over 100 angles, batched 2x2 products per RBF inside, one such loop
-in the forward pass and three in the backward pass, and the angle grid that counts its endpoint twice (erratum E9).
+in the forward pass and three in the backward pass, and the angle grid that counts its endpoint twice.
 """
 
 import math
