@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmark import start
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -214,6 +216,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         trainer={"devices": arguments.devices} if arguments.devices else None,
         baselines=False if arguments.no_baselines else None,
     )
-    from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
+    with start.importing():
+        from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
 
     return make_plan(matrix)

@@ -7,8 +7,11 @@ script of the user's nothing is changed.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
@@ -28,6 +31,22 @@ def quick() -> None:
     """Import less when Lightning is imported, if it is; to be called before."""
     if "torchmetrics" not in sys.modules:
         sys.meta_path.insert(0, _Sparing())
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import what stays until the process ends: nobody looks for garbage in it, neither now nor later.
+
+    Looking took a fifth of the time of importing torch and Lightning, and 0.2 seconds of every cell, whose memory is
+    measured after a collection.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)  # or libraries would tell of what was never freed
 
 
 def _spare() -> None:
