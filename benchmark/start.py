@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
+ours = False
+"""Whether this is a process of the command line: nobody else's objects are in it."""
+
 _SPARED = ("matplotlib", "scipy", "torchvision", "transformers")
 
 
@@ -29,13 +32,15 @@ class _Sparing(MetaPathFinder):
 
 def quick() -> None:
     """Import less when Lightning is imported, if it is; to be called before."""
+    global ours
+    ours = True
     if "torchmetrics" not in sys.modules:
         sys.meta_path.insert(0, _Sparing())
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import what stays until the process ends: nobody looks for garbage in it, neither now nor later.
+    """What is made here stays until the process ends: nobody looks for garbage in it, neither now nor later.
 
     Looking took a fifth of the time of importing torch and Lightning, and 0.2 seconds of every cell, whose memory is
     measured after a collection.

@@ -25,3 +25,11 @@ def test_what_stays_is_no_garbage() -> None:
     assert gc.isenabled()
     assert gc.get_freeze_count() > 10_000
     gc.unfreeze()
+
+
+@pytest.mark.parametrize(("first", "frozen"), [("import benchmark.cli; ", True), ("", False)])
+def test_the_objects_of_a_notebook_are_left_alone(first: str, frozen: bool) -> None:
+    code = f"{first}import gc; from benchmark import plan; plan(methods=['concat'], datasets=['digit_halves'], seeds=1)"
+    code += "; print(gc.get_freeze_count() > 0)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.split() == [str(frozen)]
