@@ -4,7 +4,8 @@ BIN := .venv/bin
 MATRIX ?= quick
 STAMP := .venv/.stamp
 DEV := .venv/.stamp-dev
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports, a third of what pip would compile first.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 # Two test processes, one torch thread each: two by two threads are slower than one.
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmark import start
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -214,6 +218,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         trainer={"devices": arguments.devices} if arguments.devices else None,
         baselines=False if arguments.no_baselines else None,
     )
-    from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
+    first = start.ours and "benchmark.plan" not in sys.modules
+    with start.importing() if first else nullcontext():
+        from benchmark.plan import make_plan  # imports torch: only once every name is known to be right
 
-    return make_plan(matrix)
+        return make_plan(matrix)

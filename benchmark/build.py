@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from benchmark.errors import UsageError
@@ -36,35 +35,40 @@ def build_method(name: str, options: Mapping[str, Any], task: Task, recipe: Mapp
 
 
 @contextmanager
-def sketched() -> Iterator[None]:
-    """Models are built where tensors cost nothing: on the meta device, and without drawing weights nobody will see.
+def undrawn() -> Iterator[None]:
+    """Weights without memory are not drawn: nobody will see them.
 
-    The drawing alone, by functions that know not to do anything on that device, took half of a plan's time.
+    The drawing alone, by functions that know not to do anything on the meta device, took half of a plan's time.
     """
     drawn = {name: getattr(nn.init, name) for name in _DRAWS}
-    for name in drawn:
-        setattr(nn.init, name, _as_it_is)
+    for name, function in drawn.items():
+        setattr(nn.init, name, _unless_meta(function))
     try:
-        with torch.device("meta"):
-            yield
+        yield
     finally:
         for name, function in drawn.items():
             setattr(nn.init, name, function)
 
 
 _DRAWS = (
+    "constant_",
     "kaiming_normal_",
     "kaiming_uniform_",
     "normal_",
+    "ones_",
     "trunc_normal_",
     "uniform_",
     "xavier_normal_",
     "xavier_uniform_",
+    "zeros_",
 )
 
 
-def _as_it_is(tensor: Tensor, *arguments: Any, **more: Any) -> Tensor:
-    return tensor
+def _unless_meta(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def drawn(tensor: Tensor, *arguments: Any, **more: Any) -> Tensor:
+        return tensor if tensor.is_meta else draw(tensor, *arguments, **more)
+
+    return drawn
 
 
 def resolve_dataset(name: str, given: Mapping[str, Any], where: str) -> tuple[DataModule, dict[str, Any]]:

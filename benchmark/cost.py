@@ -6,6 +6,7 @@ import ctypes
 import gc
 import resource
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from datamodules.base import Batches
 from methods.base import Method
+from methods.stage import Stage
 
 
 def reset_peak(device: torch.device) -> float:
@@ -41,9 +43,9 @@ def peak(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def trainable(method: Method) -> int:
-    """Parameters that some stage fits by gradient."""
-    parts = [part for s in method.stages() if s.solve is None for part in s.learn or (s.method,)]
+def trainable(stages: Iterable[Stage]) -> int:
+    """Parameters that some of a method's stages fits by gradient."""
+    parts = [part for s in stages if s.solve is None for part in s.learn or (s.method,)]
     fitted = {id(p): p for part in parts for p in ([part] if isinstance(part, torch.Tensor) else part.parameters())}
     return sum(p.numel() for p in fitted.values() if p.requires_grad)
 

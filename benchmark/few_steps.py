@@ -38,9 +38,10 @@ class Sketch:
     @classmethod
     def of(cls, method: Method) -> Sketch:
         """Of a method that may have been built without memory for its weights."""
-        epochs = sum(share_epochs(method.stages(), method.recipe.epochs))
+        stages = method.stages()
+        epochs = sum(share_epochs(stages, method.recipe.epochs))
         size = sum(p.numel() for p in method.parameters())
-        return cls(size, trainable(method), epochs, method.batch_statistic, _correlated(method))
+        return cls(size, trainable(stages), epochs, method.batch_statistic, _correlated(method))
 
 
 def step_notes(

@@ -144,7 +144,8 @@ def _read(path: Path, changed: int) -> tuple[str, tuple[str, ...]]:
             imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]
     normal = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
     return normal, tuple(name for name in dict.fromkeys(imports) if _is_module(name))

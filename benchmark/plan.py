@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
+import torch
 
 from benchmark import conditions
-from benchmark.build import resolve_dataset, sketched
+from benchmark.build import resolve_dataset, undrawn
 from benchmark.complete_rows import CompleteRows
 from benchmark.errors import UsageError
 from benchmark.faults import Faults, Faulty
@@ -71,7 +72,7 @@ class Entry:
 
     def sketch(self, task: Task, recipe: Recipe) -> tuple[Sketch, list[str]]:
         """What can be known without rows, and what the method warns of; a bad value fails."""
-        with warnings.catch_warnings(record=True) as caught, sketched():
+        with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
             warnings.simplefilter("always")
             found = Sketch.of(self.cls(task, recipe, **self.options))
         return found, [str(w.message) for w in caught if w.category is UserWarning]
@@ -114,7 +115,7 @@ def make_plan(matrix: Matrix) -> Plan:
             sketches: dict[str, Sketch] = {}
             complete = CompleteRows(datamodule)
             for entry in _entries(chosen, datamodule.task, faults):
-                with faults.of(entry.label, shown, entry.choice, entry.cls):
+                with faults.of(entry.label, shown, entry.choice, entry.cls), undrawn():
                     reason = entry.cls.applies_to(datamodule.task, entry.options)
                     if reason is not None:
                         left_out.append(NotApplicable(entry.label, shown, reason))

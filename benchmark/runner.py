@@ -127,7 +127,7 @@ def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any],
     summary = summary | attention_scores(method, datamodule, cell.split, device)
     cost = {
         "parameters": float(sum(p.numel() for p in method.parameters())),
-        "trainable_parameters": float(trainable(method)),
+        "trainable_parameters": float(trainable(method.stages())),
         "train_seconds": trained.seconds,
         "sweep_seconds": ended - started,
         "devices": float(options.devices),

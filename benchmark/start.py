@@ -7,10 +7,16 @@ script of the user's nothing is changed.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+
+ours = False
+"""Whether this is a process of the command line: nobody else's objects are in it."""
 
 _SPARED = ("matplotlib", "scipy", "torchvision", "transformers")
 
@@ -26,8 +32,26 @@ class _Sparing(MetaPathFinder):
 
 def quick() -> None:
     """Import less when Lightning is imported, if it is; to be called before."""
+    global ours
+    ours = True
     if "torchmetrics" not in sys.modules:
         sys.meta_path.insert(0, _Sparing())
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """What is made here stays until the process ends: nobody looks for garbage in it, neither now nor later.
+
+    Looking took a fifth of the time of importing torch and Lightning, and 0.2 seconds of every cell, whose memory is
+    measured after a collection.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)  # or libraries would tell of what was never freed
 
 
 def _spare() -> None:

@@ -20,9 +20,10 @@ from typing import Any
 
 import msgspec
 import tomli_w
+import torch
 from scipy.stats import qmc
 
-from benchmark.build import build_dataset, build_method, sketched
+from benchmark.build import build_dataset, build_method, undrawn
 from benchmark.errors import UsageError
 from benchmark.options import plain, resolve
 from benchmark.plan import Plan
@@ -187,7 +188,7 @@ def _with(cell: Cell, recipe: Mapping[str, Any], options: Mapping[str, Any]) -> 
     resolved = resolve(cell.method, cls, {**cell.options, **options}, where)
     values = {**cell.recipe, **recipe}
     task = _task(cell.dataset, json.dumps(cell.dataset_options))
-    with sketched():
+    with undrawn(), torch.device("meta"):
         size = sum(p.numel() for p in build_method(cell.method, resolved, task, values).parameters())
     given = {key: plain(value) for key, value in resolved.items()}
     return msgspec.structs.replace(cell, recipe=values, options=given, parameters=size)

@@ -15,7 +15,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -141,7 +142,13 @@ class Registry:
         return self._shipped_cache
 
     def _installed(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return {point.name: point for point in _entry_points(self.group, tuple(sys.path))}
+
+
+@lru_cache(maxsize=8)
+def _entry_points(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Of the packages on `sys.path`: reading the metadata of them all takes 30 milliseconds."""
+    return entry_points(group=group)
 
 
 def did_you_mean(name: str, known: tuple[str, ...] | list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a board has to say, in five sentences computed from its evidence."""
+"""What a board has to say, in a few sentences computed from its evidence."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from benchmark import start
 from leaderboard.record import Cell, Record
 from leaderboard.store import Locked, Store
 
@@ -193,6 +194,7 @@ class Pool:
             case "ready":
                 worker.ready, self.false_starts = True, 0
             case "finished":
+                self._give(worker)  # first: it need not wait until the record is read and shown
                 yield Record.from_json(message.text)
             case "locked" if cell is not None:
                 self.others.keep(cell, message.text)
@@ -209,11 +211,14 @@ class Pool:
         """A cell for every idle worker; those that another run is in come later, and workers without any leave."""
         for worker in [w for w in self.workers if w.ready and w.cell is None]:
             if self._feeding():
-                if (cell := self.others.next(self.waiting)) is not None:
-                    worker.take(cell)
+                self._give(worker)
             else:
                 self.workers.remove(worker)
                 worker.dismiss()
+
+    def _give(self, worker: Worker) -> None:
+        if self._feeding() and (cell := self.others.next(self.waiting)) is not None:
+            worker.take(cell)
 
     def _lost(self, worker: Worker, cell: Cell | None, cause: str) -> Iterator[Record]:
         if cell is None and worker.ready:  # it died idle: nothing is lost but the worker
@@ -327,15 +332,16 @@ def prepare_worker(settings: Settings, one_thread: bool) -> Store:
     Args:
         one_thread: On a CPU, as everywhere: sums of floats depend on the number of threads.
     """
-    import torch
+    with start.importing():
+        import torch
 
-    import benchmark.runner  # noqa: F401 - what cells need
-    from datamodules.registry import load_plugin
+        import benchmark.runner  # noqa: F401 - what cells need
+        from datamodules.registry import load_plugin
 
+        for plugin in settings.plugins:
+            load_plugin(plugin)
     if one_thread:
         torch.set_num_threads(1)
-    for plugin in settings.plugins:
-        load_plugin(plugin)
     return Store(settings.results)
 
 

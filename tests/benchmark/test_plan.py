@@ -148,7 +148,7 @@ def test_parameters_are_counted_as_boards_count_them() -> None:
     for found in plan.cells:
         task = datasets.get("interactions_xor")(rows=200).task
         method = build_method(found.method, found.options, task, found.recipe)
-        assert plan.trainable[found.label, found.dataset] == trainable(method), found.label
+        assert plan.trainable[found.label, found.dataset] == trainable(method.stages()), found.label
     sizes = {cell.label: cell.parameters for cell in plan.cells}
     assert plan.trainable["cca[encoded]", "interactions_xor"] < sizes["cca[encoded]"] / 2
     assert plan.trainable["concat", "interactions_xor"] == sizes["concat"]

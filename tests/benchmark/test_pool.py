@@ -91,6 +91,18 @@ def test_every_cell_once(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     assert [worker.slot for worker in backend.hired] == [0, 1]
 
 
+def test_a_worker_has_its_next_cell_before_the_record_is_shown(cells: tuple[Cell, ...], tmp_path: Path) -> None:
+    """Whatever is done with a record, however slowly, happens while the worker works."""
+    begun: list[int] = []
+
+    def answer(cell: Cell) -> Message | None:
+        begun.append(cell.seed)
+        return well(tmp_path)(cell)
+
+    pool = Pool(cells, Settings(str(tmp_path)), Stop(), Stage(answer, places=1))
+    assert [len(begun) for _ in pool.run()] == [2, 3, 4, 4]
+
+
 def test_a_lost_cell_is_tried_again_by_another_worker(cells: tuple[Cell, ...], tmp_path: Path) -> None:
     losses = [0, 0]
 

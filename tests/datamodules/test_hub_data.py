@@ -30,14 +30,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ("train", "validation", "test")
 
 
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
 def failure(module: Any) -> str:
     with pytest.raises((ValueError, OSError)) as caught:
         _ = module.task, module.splits

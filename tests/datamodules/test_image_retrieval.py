@@ -25,11 +25,8 @@ from leaderboard.store import Store
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
+def root(data: Path) -> Path:
+    return data
 
 
 def photo(path: Path, label: int, mode: str = "RGB") -> None:

@@ -38,14 +38,6 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
 def refusal(datamodule: Any) -> str:
     """The one sentence with which it refuses to load."""
     with pytest.raises((ValueError, FileNotFoundError)) as caught:

@@ -22,14 +22,6 @@ from datamodules.utd_mhad import HIP, Recording, UtdMhad, read_recording
 from tests.datamodules.miniature_recordings import make_mosi, make_utd_mhad
 
 
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
 class SmallUtd(UtdMhad):
     sha256 = ""
 

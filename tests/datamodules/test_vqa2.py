@@ -22,10 +22,8 @@ from tests.datamodules.miniatures import make_vqa2
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POLYMODAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("POLYMODAL_CACHE", str(tmp_path / "cache"))
-    return make_vqa2(tmp_path / "data")
+def folder(data: Path) -> Path:
+    return make_vqa2(data)
 
 
 class Small(Vqa2):

@@ -1,37 +1,15 @@
 """Balance: the public vectors, loops written from the equations, gradients."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from methods.functional import balance
+from tests.functional.modern_vectors import close, draw, vector
 
-VECTORS = json.loads((Path(__file__).parents[1] / "references" / "modern_fusion.json").read_text())["vectors"]
 By = Literal["row", "column"]
-
-
-def vector(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Tensor]]:
-    (found,) = [v for v in VECTORS if v["id"] == name]
-    given, wanted = ({k: read(x) for k, x in found[part].items()} for part in ("inputs", "outputs"))
-    return given, found["params"], wanted
-
-
-def read(x: Any) -> Tensor:
-    return torch.from_numpy(np.array(x))  # through NumPy, so that floats are read in full
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def close(got: Tensor, want: Tensor) -> None:
-    torch.testing.assert_close(got, want, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gradient_modulation_0", "gradient_modulation_1"])

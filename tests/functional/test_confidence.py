@@ -1,44 +1,15 @@
 """Confidence: the public vectors, loops written from the equations, absent content, gradients."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from methods.functional import confidence
+from tests.functional.modern_vectors import PRESENT, close, draw, spoiled, vector
 
-VECTORS = json.loads((Path(__file__).parents[1] / "references" / "modern_fusion.json").read_text())["vectors"]
-PRESENT = torch.tensor([[True, True, True], [True, False, True], [False, False, True], [True, True, False]])
 Form = Literal["margin", "slack"]
-
-
-def vector(name: str) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Tensor]]:
-    (found,) = [v for v in VECTORS if v["id"] == name]
-    given, wanted = ({k: read(x) for k, x in found[part].items()} for part in ("inputs", "outputs"))
-    return given, found["params"], wanted
-
-
-def read(x: Any) -> Tensor:
-    return torch.from_numpy(np.array(x))  # through NumPy, so that floats are read in full
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def close(got: Tensor, want: Tensor) -> None:
-    torch.testing.assert_close(got, want, atol=1e-9, rtol=1e-9)
-
-
-def spoiled(x: Tensor) -> Tensor:
-    x = x.clone()
-    x[~PRESENT] = torch.nan
-    return x
 
 
 def dempster(first: list[float], second: list[float]) -> list[float]:

@@ -1,48 +1,16 @@
 """Mixing: the public vectors, loops written from the equations, absent content, gradients."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from methods.functional import mixing
-
-VECTORS = json.loads((Path(__file__).parents[1] / "references" / "modern_fusion.json").read_text())["vectors"]
-PRESENT = torch.tensor([[True, True, True], [True, False, True], [False, False, True], [True, True, False]])
-
-
-def vector(name: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    (found,) = [v for v in VECTORS if v["id"] == name]
-    given = {k: read(x) for part in ("inputs", "weights") for k, x in found[part].items()}
-    return given, {k: read(x) for k, x in found["outputs"].items()}
-
-
-def read(x: Any) -> Tensor:
-    return torch.from_numpy(np.array(x))  # through NumPy, so that floats are read in full
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def close(got: Tensor, want: Tensor) -> None:
-    torch.testing.assert_close(got, want, atol=1e-9, rtol=1e-9)
-
-
-def spoiled(x: Tensor, present: Tensor = PRESENT) -> Tensor:
-    """NaN wherever a modality is absent."""
-    x = x.clone()
-    x[~present] = torch.nan
-    return x
+from tests.functional.modern_vectors import PRESENT, close, draw, spoiled, vector
 
 
 def test_film_vector() -> None:
-    v, wanted = vector("film_0")
+    v, _, wanted = vector("film_0")
     y, scale, shift = mixing.film(v["z"], v["scale_weight"], v["shift_weight"], v["present"])
     close(y, wanted["y"])
     close(scale, wanted["scale"])
@@ -69,7 +37,7 @@ def test_film_at_zero_is_the_identity() -> None:
 
 
 def test_embrace_vector() -> None:
-    v, wanted = vector("embrace_0")
+    v, _, wanted = vector("embrace_0")
     close(mixing.embrace(v["values"], v["present"], v["uniform"]), wanted["sample"])
     close(mixing.embrace(v["values"], v["present"]), wanted["mean"])
 
@@ -93,7 +61,7 @@ def test_embrace_has_the_mean_as_its_expectation() -> None:
 
 
 def test_product_of_experts_vector() -> None:
-    v, wanted = vector("product_of_experts_0")
+    v, _, wanted = vector("product_of_experts_0")
     mu, log_var, weights = mixing.product_of_experts(v["mu"], v["log_var"], v["present"])
     close(mu, wanted["mu"])
     close(log_var, wanted["log_var"])
@@ -131,7 +99,7 @@ def test_gaussian_kl_is_torchs() -> None:
 
 
 def test_shared_specific_vector() -> None:
-    v, wanted = vector("shared_specific_0")
+    v, _, wanted = vector("shared_specific_0")
     close(mixing.compose(v["shared"], v["specific"], v["W"], v["present"]), wanted["h"])
     close(mixing.shared_distance(v["shared"], v["present"]), wanted["distance"])
 
@@ -157,7 +125,7 @@ def test_no_pair_has_no_distance_but_a_graph() -> None:
 
 
 def test_bottleneck_vector_and_loop() -> None:
-    v, wanted = vector("bottleneck_0")
+    v, _, wanted = vector("bottleneck_0")
     close(mixing.exchange_bottleneck(v["bottlenecks"], v["present"]), wanted["mean"])
     b = draw(4, 3, 2, 5)
     out = mixing.exchange_bottleneck(spoiled(b), PRESENT)
