@@ -352,9 +352,9 @@ def _lines(table: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _sound(line: Mapping[str, Any]) -> bool:
     numbers = [value for name, value in line.items() if name not in ("key", "rows")]
-    known = line["key"] is not None and line["rows"] is not None and None not in numbers
+    known = line["key"] is not None and None not in numbers
     # Of one seed, variances are NaN.
-    return known and len(line["rows"]) in range(1, GROUPS + 1) and math.isfinite(line["scale"])
+    return known and len(line["rows"] or b"") in range(1, GROUPS + 1) and math.isfinite(line["scale"])
 
 
 @lru_cache(maxsize=4096)
