@@ -92,7 +92,7 @@ def verify(
     planned = _planned(matrix, manifest.methods)
     for record in records:
         problems[record.cell.id] += _against_plan(record.cell, planned)
-        problems[record.cell.id] += _against_data(record, store)
+        problems[record.cell.id] += against_data(record, store)
     whole += _missing(records, planned)
     for cell, problem in (*_copies(records, store), *_copied(records, published)):
         problems[cell].append(problem)
@@ -164,7 +164,7 @@ def _changes(mine: Any, theirs: Any) -> str:
     return f"{mine!r:.20}, planned {theirs!r:.20}"
 
 
-def _against_data(record: Record, store: Store) -> Iterator[str]:
+def against_data(record: Record, store: Store) -> Iterator[str]:
     """Whether the predictions were scored on the rows of the dataset at hand."""
     cell = record.cell
     datamodule = _dataset(cell)

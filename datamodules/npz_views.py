@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.base import SPLITS, Gathered, Split, SplitName
-from datamodules.bases.user_views import FILL, Gaps, NewRows, UserTarget, UserViews
+from datamodules.bases.user_views import FILL, LARGEST, Gaps, NewRows, UserTarget, UserViews
 from datamodules.registry import register
 from datamodules.rows.fixed_order import Integers
 from datamodules.rows.standardise import Doubles, merged_moments
@@ -138,12 +138,13 @@ class NpzViews(UserViews):
         for start in range(0, len(x) if x.dtype.kind == "f" else 0, BLOCK):
             block = x[start : start + BLOCK].reshape(len(x[start : start + BLOCK]), -1)
             empty = np.isnan(block)
-            bad = np.isinf(block).any(axis=1)
+            huge = np.abs(block) > LARGEST
+            bad = huge.any(axis=1)
             if self.gaps == "error":
                 bad |= empty.any(axis=1) & ~empty.all(axis=1)
             if bad.any():
                 row = int(bad.argmax())
-                advice = "" if np.isinf(block[row]).any() else f", and some are NaN: {FILL}"
+                advice = f" and at most {LARGEST:g}" if huge[row].any() else f", and some are NaN: {FILL}"
                 raise ValueError(f"{where}, row {start + row + 1}: values must be finite{advice}")
             there[start : start + BLOCK] = ~empty.any(axis=1)
         return there

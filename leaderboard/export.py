@@ -290,7 +290,7 @@ def _records(table: pa.Table) -> Iterator[Record]:
     for i, id_ in enumerate(columns["id"]):
         row = {name: values[i] for name, values in columns.items()}
         try:
-            record = _record(row)
+            record = Record.from_json(msgspec.json.encode(_record(row)))  # held to what a record of a folder is
         except (InvalidRecord, msgspec.ValidationError, msgspec.DecodeError) as error:
             raise InvalidExport(f"has a cell {id_} that is none: {error}") from None
         if record.cell.id != id_:
@@ -344,10 +344,17 @@ def _lines(table: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
         entries[entry] = entries.get(entry, 0) + 1
     columns = [table.column(name).to_pylist() for name in ("id", "lines")]
     for entry, id_, lines in zip(zip(*facts, strict=True), *columns, strict=True):
-        if any(len(line["rows"]) not in range(1, GROUPS + 1) or not math.isfinite(line["scale"]) for line in lines):
+        if not all(_sound(line) for line in lines):
             raise InvalidExport(f"has outcomes of {id_} that are none")
         if lines:
             yield id_, {line.pop("key"): unpack(Packed(**line), entries[entry]) for line in lines}
+
+
+def _sound(line: Mapping[str, Any]) -> bool:
+    numbers = [value for name, value in line.items() if name not in ("key", "rows")]
+    known = line["key"] is not None and None not in numbers
+    # Of one seed, variances are NaN.
+    return known and len(line["rows"] or b"") in range(1, GROUPS + 1) and math.isfinite(line["scale"])
 
 
 @lru_cache(maxsize=4096)
@@ -365,7 +372,7 @@ def _conditions(text: str) -> tuple[Condition, ...]:
 
 @lru_cache(maxsize=1024)
 def _more(text: str) -> dict[str, Any]:
-    found = msgspec.json.decode(text)
+    found = msgspec.json.decode(text, type=dict[str, Any])
     unknown = sorted(found.keys() - set(_MORE))
     if unknown:
         raise InvalidExport(f"says of a cell what this version does not know: {', '.join(unknown)}")

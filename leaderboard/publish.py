@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from leaderboard.record import Record
 
 SETTINGS: tuple[Setting, ...] = ("default", "tuned")
 TRACKS = ("plain", "augmented")
+_DEAD = 3600  # seconds after which a half file is that of a writer who was killed
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,15 @@ def _revision(record: Record) -> str:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    for stray in path.parent.glob(f".{escape(path.name)}+*.tmp"):
+        if stray.stat().st_mtime < time.time() - _DEAD:
+            stray.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}+", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         Path(name).chmod(0o644)  # a temporary file is its owner's alone
         os.replace(name, path)
     except BaseException:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -12,8 +13,9 @@ from msgspec import Meta, Struct
 
 SCHEMA = 2
 
-# A name is one line of text: no escape sequence, no turning of the reading direction, no page of it.
-Name = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z", max_length=1000)]
+# A name is one line of text: no page of it, and as `_check_names` says no escape sequence, no turning of the reading
+# direction. There and not as a pattern here, which would be matched against every key of every condition.
+Name = Annotated[str, Meta(max_length=1000)]
 Numbers = dict[Name, float]
 Kind = Literal["clean", "single", "joint", "missing", "missing_rate", "misaligned"]
 Fill = Literal["zero", "mean", "mask"]
@@ -280,6 +282,9 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                 )
             record = _RECORD.decode(text)
             _check_depth([record.provenance, *(getattr(record.cell, name) for name in _OPEN)])
+            content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+            if any(mark in content for mark in _MARKS):
+                _check_names(record)
         except msgspec.ValidationError as error:
             raise InvalidRecord(f"not a Polymodal record: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -323,11 +328,39 @@ def _check_depth(value: Any, left: int = 20) -> None:
         _check_depth(part, left - 1)
 
 
+def _check_names(record: Record) -> None:
+    """Raise InvalidRecord if a name, anywhere in a record, has a character that is none of a line of text."""
+    plain = msgspec.to_builtins(record)
+    for owner, name in ((plain, "provenance"), *((plain["cell"], name) for name in _OPEN)):
+        owner[name] = list(owner.get(name, ()))  # whatever their values are, they are no names
+    if plain.get("error"):
+        plain["error"] = plain["error"]["type"]
+    for place, name in _strings(plain):
+        if _UNFIT.search(name):
+            raise InvalidRecord(f"not a Polymodal record: {name[:80]!a} is not a line of text - at `{place}`")
+
+
+def _strings(value: Any, place: str = "$") -> Iterator[tuple[str, str]]:
+    """Where a string is, and the string: every key and every value of plain data."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, part in cast("dict[str, Any]", value).items():
+            yield place, key
+            yield from _strings(part, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for part in cast("list[Any]", value):
+            yield from _strings(part, f"{place}[...]")
+
+
 class _Head(Struct):
     schema: Any = None
 
 
 _OPEN = ("options", "dataset_options", "recipe", "trainer")  # of a cell, whatever their owners say
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# Without an escape and without these first bytes, a text in UTF-8 has no unfit character in any string.
+_MARKS = (b"\\", b"\x7f", b"\xc2", b"\xe2")
 # Typed decoding in C: a board of 10,000 records is read in seconds.
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)

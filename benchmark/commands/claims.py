@@ -30,12 +30,13 @@ EXAMPLE = """examples:
 Runs resume. A claim of your own is a function with @claim("name") in a --plugin file.
 """
 FOLDER = "claims"  # below the results
+PAGE = "page"  # below that: what is beside records and ends in `.json` is taken for one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("list", "show", "plan", "run"), default="list")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these claims (default: all)")
-    parser.add_argument("--output", metavar="DIR", help="where the page goes (default: RESULTS/claims)")
+    parser.add_argument("--output", metavar="DIR", help="where the page goes (default: RESULTS/claims/page)")
     parser.add_argument("--own", action="store_true", help="do not use the published results, run everything here")
     parser.add_argument("--no-run", action="store_true", help="run: judge by the cells that are there, train nothing")
     add_data(parser)
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in names:
         claims.get(name)  # an unknown name is an error before anything is done
     if arguments.action == "list":
-        return _list(names, Path(arguments.results) / FOLDER)
+        return _list(names, Path(arguments.results) / FOLDER / PAGE)
     actions = {"show": _show, "plan": _plan, "run": _run}
     return actions[arguments.action](names, arguments)
 
@@ -134,7 +135,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> int:
         code = max(code, own)
         if own >= 128:  # stopped: what is known so far is written
             break
-    for path in write(sections, Path(arguments.output) if arguments.output else store.folder):
+    for path in write(sections, Path(arguments.output) if arguments.output else store.folder / PAGE):
         print(path)
     return code
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmark.judging.claim import Claim, Judged, Judgement
+from datamodules.sources.files import write_whole
 
 COLOURS = {"supported": "#2a7f3f", "refuted": "#b3261e", "open": "#6b6b6b"}
 _INTRODUCTION = (
@@ -85,19 +86,18 @@ def _draw(axis: Axes, one: Judged) -> None:
 
 
 def write(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Write `claims.md`, its figures, `claims.html` and `claims.json`."""
+    """Write `claims.md`, its figures, `claims.html` and `claims.json`, each whole or not at all."""
     pictures = folder / "claims"
-    pictures.mkdir(parents=True, exist_ok=True)
     for section in sections:
         if drawn := figure(section.judgement):
-            (pictures / f"{section.name}.svg").write_text(drawn, encoding="utf-8")
+            write_whole(pictures / f"{section.name}.svg", drawn.encode())
     made = {
         "claims.md": markdown(sections),
         "claims.html": page(sections),
         "claims.json": json.dumps([_plain(s) for s in sections], indent=1) + "\n",
     }
     for name, text in made.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_whole(folder / name, text.encode())
     return [folder / name for name in made]
 
 

@@ -24,6 +24,7 @@ from datamodules.spec import Modality, Task
 UserTarget = Literal["multiclass", "multilabel", "regression"]
 Gaps = Literal["error", "absent"]
 FEWEST = 20  # rows: fewer tell nothing, whatever is done with them
+LARGEST = 1e25  # of a number: in units of the smallest deviation (`merged_moments`) a larger one is no float32
 _FEW_TESTED = 100  # rows of the test split from which on a score is worth a decimal
 FILL = 'fill it, leave out the whole modality of this row, or say gaps = "absent" to count it as left out'
 
@@ -165,13 +166,14 @@ class UserViews(DataModule):
 
     def first_bad(self, values: NDArray[np.float64]) -> tuple[int, int] | None:
         """Row and column of the first value that is no target of this kind."""
-        bad = ~np.isfinite(values) if self.kind == "regression" else ~np.isin(values, (0.0, 1.0))
+        regression = self.kind == "regression"
+        bad = ~(np.abs(values) <= LARGEST) if regression else ~np.isin(values, (0.0, 1.0))
         return tuple(np.argwhere(bad)[0].tolist()) if bad.any() else None
 
     @property
     def expected(self) -> str:
         """What a value of the target must be."""
-        return "a finite number" if self.kind == "regression" else "0 or 1"
+        return f"a finite number of at most {LARGEST:g}" if self.kind == "regression" else "0 or 1"
 
     def target_tensor(self, target: NDArray[Any], train: Integers) -> Tensor:
         """The target as it is learnt: regression in units of the training rows' deviations."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.encoders.base import EncoderName, close_names
+from datamodules.sources.folders import at_home
 
 
 class WeightsError(OSError):
@@ -61,7 +62,7 @@ def _find_file(name: EncoderName, repository: str | None, names: tuple[str, ...]
 def _find_folder(encoder: EncoderName) -> Path:
     """The folder of a Hugging Face model: a path, a folder within the user's weights, or a snapshot from the hub."""
     name, given = encoder.model, user_weights()
-    places = [Path(name).expanduser(), *([given / name, given] if given is not None and given.is_dir() else [])]
+    places = [at_home(name), *([given / name, given] if given is not None and given.is_dir() else [])]
     for place in places:
         if (place / "config.json").is_file():
             return place
@@ -115,7 +116,7 @@ def user_weights() -> Path | None:
     given = os.environ.get("POLYMODAL_WEIGHTS")
     if not given:
         return None
-    path = Path(given).expanduser().absolute()
+    path = at_home(given).absolute()
     if not path.exists():
         raise WeightsError(f"no weights {path}: --weights and POLYMODAL_WEIGHTS name a folder or a .safetensors file")
     if path.is_file() and path.suffix != ".safetensors":

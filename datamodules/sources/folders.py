@@ -10,7 +10,7 @@ def cache_folder() -> Path:
     """The folder given by `POLYMODAL_CACHE`, or `polymodal` in the user's cache directory (not created here)."""
     chosen = os.environ.get("POLYMODAL_CACHE")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return at_home(chosen).absolute()
     return user_cache_path("polymodal", appauthor=False, opinion=False)
 
 
@@ -46,7 +46,7 @@ def find_data(path: str, option: str) -> Path:
     if not path:
         raise FileNotFoundError(f"`{option}` must name a file or folder, absolute or below POLYMODAL_DATA (--data)")
     folder = _given()
-    places = [(above / Path(path).expanduser()).absolute() for above in (folder, Path()) if above is not None]
+    places = [(above / at_home(path)).absolute() for above in (folder, Path()) if above is not None]
     for place in places:
         if place.exists():
             return place
@@ -55,6 +55,18 @@ def find_data(path: str, option: str) -> Path:
     raise FileNotFoundError(f"`{option}` is {path!r}, but there is nothing at {looked}: {hint}")
 
 
+def at_home(path: str) -> Path:
+    """The path with `~` as a home.
+
+    Raises:
+        FileNotFoundError: If it is the home of a user whom nobody knows.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileNotFoundError(f"{path!r} begins with the home of a user who is not known here") from None
+
+
 def _given() -> Path | None:
     chosen = os.environ.get("POLYMODAL_DATA")
-    return Path(chosen).expanduser().absolute() if chosen else None
+    return at_home(chosen).absolute() if chosen else None

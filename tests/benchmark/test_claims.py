@@ -241,16 +241,17 @@ def run_claim(
         "0",
     ]
     assert main(arguments) == 0
-    return json.loads((tmp_path / "claims" / "claims.json").read_text())[0]
+    return json.loads((tmp_path / "claims" / "page" / "claims.json").read_text())[0]
 
 
 def test_a_plugin_brings_a_claim_and_its_threshold_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [0.5, 0.6, 0.55, 0.52, 0.58, 0.5, 0.6, 0.55, 0.52, 0.58]
     assert run_claim(tmp_path, monkeypatch, "mine_low", 0.2, values)["verdict"] == "supported"
     assert run_claim(tmp_path, monkeypatch, "mine_high", 0.9, values)["verdict"] == "refuted"
-    text = (tmp_path / "claims" / "claims.md").read_text()
+    text = (tmp_path / "claims" / "page" / "claims.md").read_text()
     assert "**refuted**" in text and "claims/mine_high.svg" in text
-    assert (tmp_path / "claims" / "claims" / "mine_high.svg").read_text().startswith("<?xml")
+    assert main(["validate", str(tmp_path / "claims")]) == 0  # what is written is not taken for a record
+    assert (tmp_path / "claims" / "page" / "claims" / "mine_high.svg").read_text().startswith("<?xml")
 
 
 def test_an_experiment_is_not_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,8 +300,8 @@ def test_the_list_shows_published_verdicts_and_ones_own_before_them(
     name = json.loads(VERDICTS.read_text(encoding="utf-8"))[0]["claim"]
     assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
     assert "(published)" in capsys.readouterr().out
-    (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "claims.json").write_text(json.dumps([{"claim": name, "verdict": "refuted"}]))
+    (tmp_path / "claims" / "page").mkdir(parents=True)
+    (tmp_path / "claims" / "page" / "claims.json").write_text(json.dumps([{"claim": name, "verdict": "refuted"}]))
     assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "refuted" in out and "(published)" not in out

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.executors.local import _signal
 from leaderboard.store import Store
 from tests.benchmark.conftest import ENVIRONMENT, FAULTY, numbers
 
@@ -123,3 +124,7 @@ def _wait_for(condition: Callable[[], object], seconds: float) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_a_real_time_signal_has_a_number() -> None:
+    assert _signal(signal.SIGKILL) == "SIGKILL" and _signal(40) == "40"

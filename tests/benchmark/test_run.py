@@ -1,18 +1,25 @@
 """`polymodal run` as a user runs it: results, resume, failures, bad input."""
 
+import io
 import json
 import re
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
+import torch
 
-from benchmark.cli import commands, parser
+from benchmark.cli import commands, main, parser
+from benchmark.runner import load_method, run_cell
 from leaderboard import not_applicable
+from leaderboard.record import SCHEMA, Record
 from leaderboard.store import Store
-from tests.benchmark.conftest import FAULTY, numbers
+from tests.benchmark.conftest import FAULTY, numbers, planned
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -169,3 +176,40 @@ def test_wrong_arguments_are_refused_by_name(bad: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended:
         parser().parse_args(["run", bad])
     assert ended.value.code == 2 and f"argument {bad.partition('=')[0]}: must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", ["pickle", "truncated", "foreign", "empty"])
+def test_a_checkpoint_that_is_none_is_one_sentence_and_runs_nothing(tmp_path: Path, fault: str) -> None:
+    class Runs:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "was-run",))
+
+    (cell,) = planned(conditions="none").cells
+    record, buffer = Record(cell=cell, status="ok", schema=SCHEMA), io.BytesIO()
+    torch.save(Runs() if fault == "pickle" else {"other.weight": torch.ones(2)}, buffer)
+    content = {"truncated": buffer.getvalue()[:-40], "empty": b""}.get(fault, buffer.getvalue())
+    Store(tmp_path).path(record.cell.id, ".pt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"is not the checkpoint of concat: .*run the cell again"):
+        load_method(record, Store(tmp_path))
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_targets_that_are_not_the_datasets_are_named_where_it_is_at_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Predictions, scores and hashes that agree with each other say nothing about the rows they are of."""
+    (cell,) = planned(conditions="none").cells
+    store = Store(tmp_path)
+    record = run_cell(cell, store)
+    assert main(["validate", str(tmp_path), "--against-data"]) == 0
+    arrays = store.predictions(cell.id)
+    easy = {**arrays, "target": arrays["pred:clean"]}
+    trivial = float(np.bincount(easy["target"]).max() / record.rows)
+    first = msgspec.structs.replace(record.conditions[0], score=1.0)
+    bayes = msgspec.structs.replace(record.cell, bayes=None)
+    store.write(msgspec.structs.replace(record, cell=bayes, conditions=(first,), trivial=trivial), easy)
+    store.path(cell.id).unlink()
+    capsys.readouterr()
+    assert main(["validate", str(tmp_path)]) == 0
+    assert main(["validate", str(tmp_path), "--against-data"]) == 1
+    assert "the targets beside the predictions are not those of the dataset" in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """Files that several processes share: whole or not at all, and no lock outlives its holder."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +52,22 @@ def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
         holder.kill()
     with locked(file):
         pass
+
+
+def test_a_full_disk_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
+    """Rows are written, not mapped: a mapped file on a full disk would end the process by SIGBUS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_rows(
+                tmp_path / "rows.npy", (4000, 2), "float32", lambda part: np.zeros((len(range(4000)[part]), 2)), 99
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert not (tmp_path / "rows.npy").exists()
 
 
 def test_rows_go_on_where_they_were(tmp_path: Path) -> None:

@@ -259,3 +259,10 @@ def test_new_metrics_are_selected_by_stored_and_recomputed(data: Path, tmp_path:
             assert again == pytest.approx(condition.score, abs=1e-5), condition.id
         added = contributions(store, record, {"clean": 1.0})
         assert added is not None and added.mean() == pytest.approx(record.clean, abs=1e-5)
+
+
+def test_the_home_of_nobody_is_a_file_that_is_not_there() -> None:
+    with pytest.raises(
+        FileNotFoundError, match="'~nobody-of-this-name/x' begins with the home of a user who is not known"
+    ):
+        find_data("~nobody-of-this-name/x", "file")

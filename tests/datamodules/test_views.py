@@ -359,6 +359,12 @@ def test_some_nan_in_a_row_of_an_array_is_an_error_unless_told_otherwise(pack: A
     assert "row 8: values must be finite" in failure(NpzViews(file=pack(given), **options, gaps="absent"))
 
 
+def test_a_target_that_is_no_float32_is_an_error(pack: Any) -> None:
+    given = arrays() | {"target": np.where(np.arange(40) == 8, 1e40, 1.0)}
+    said = failure(NpzViews(file=pack(given), modalities=["sound", "facts"], task="regression"))
+    assert "the target 'target', row 9: must be a finite number of at most 1e+25, got 1e+40" in said
+
+
 def test_arrays_without_a_gap_are_read_as_ever(pack: Any) -> None:
     given = arrays()
     data = NpzViews(file=pack(given), modalities=KINDS, split="part")
@@ -405,6 +411,11 @@ def test_objects_are_refused_and_never_unpickled(pack: Any, tmp_path: Path, name
             {"facts": np.where(np.arange(40) == 8, np.inf, 1.0)[:, None]},
             ["facts", "sound"],
             "'facts', row 9: values must be finite",
+        ),
+        (
+            {"facts": np.where(np.arange(40) == 8, -1e40, 1.0)[:, None]},  # finite, but not as float32
+            ["facts", "sound"],
+            "'facts', row 9: values must be finite and at most 1e+25",
         ),
         ({"target": np.zeros((40, 2))}, ["facts", "sound"], "must be [N] numbers or names of classes"),
         ({"names": np.array([["x"]] * 40)}, ["facts", "names"], "must hold numbers"),

@@ -133,10 +133,10 @@ def test_options_of_tables(options: Any, data: Path) -> None:
 
 
 @fuzz
-@given(content=archives())
-def test_arrays(content: bytes, data: Path) -> None:
+@given(content=archives(), task=st.sampled_from(["multiclass", "regression"]))
+def test_arrays(content: bytes, task: str, data: Path) -> None:
     (data / "arrays.npz").write_bytes(content)
-    answered(lambda: loaded("npz_views", NPZ))
+    answered(lambda: loaded("npz_views", {**NPZ, "task": task}))
 
 
 @fuzz

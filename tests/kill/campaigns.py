@@ -10,6 +10,7 @@ Run by `make kill N=1000`; `tests/kill/test_kills.py` does a few.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import random
@@ -30,13 +31,14 @@ from benchmark.executors import foreground, local  # noqa: F401
 from benchmark.executors.lifeline import die_with
 from benchmark.matrix import read
 from benchmark.plan import make_plan
+from leaderboard import export
 from leaderboard import store as store_
 from leaderboard.store import Store
 from tests.benchmark.conftest import numbers
 
-MATRIX = """seeds = 6
+MATRIX = """seeds = 3
 conditions = ["missing"]
-methods = ["concat", "cca"]
+methods = ["concat", { name = "cca", views = "raw" }]
 baselines = false
 datasets = [{ name = "interactions_xor", rows = 100 }]
 [recipe]
@@ -44,12 +46,29 @@ width = 4
 epochs = 2
 batch_size = 50
 """
+PUBLISHED = "published/results.parquet"
 _SHARE = ("--workers", "2", "--quiet", "--no-checkpoints")
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("run", "matrix.toml", *_SHARE),
-    "tune": ("tune", "matrix.toml", "--trials", "4", *_SHARE),
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, whether it has workers, and how many files one of its processes writes."""
+
+    line: tuple[str, ...]
+    workers: bool = True
+    writes: int = 6
+
+
+COMMANDS = {
+    "run": Command(("run", "matrix.toml", *_SHARE)),
+    "tune": Command(("tune", "matrix.toml", "--trials", "2", *_SHARE)),
+    "claims": Command(("claims", "run", "small_claim", "--own", *_SHARE), writes=10),
+    "export": Command(("export", "--output", PUBLISHED, "--publish"), workers=False, writes=2),
 }
-_STUCK = 120.0  # seconds after which a run that was not killed is taken for hung
+_DIED = "died"  # in the folder of a command of which a process died in the middle of a write
+KINDS = ("runner", "worker", "all workers", "everyone", "mid-write")
+_PLACES = ("results", "results/trials", "results/claims")
+_STUCK = 1800.0  # seconds after which a run is taken for hung; a machine with other work may starve it for minutes
 
 
 class Broken(AssertionError):
@@ -115,10 +134,14 @@ def alive(group: int) -> list[int]:
     return found
 
 
-def in_the_middle_of_a_write(moments: random.Random) -> Callable[[], None]:
+def in_the_middle_of_a_write(writes: int, moments: random.Random) -> Callable[[], None]:
     """Makes the process that does the n-th write die when a part of it is on disk, or between two of its steps."""
-    number, share = moments.randrange(1, 8), moments.random()
+    number, share = moments.randrange(1, writes + 1), moments.random()
     step = moments.choice(("fsync", "replace"))
+
+    def die() -> None:
+        Path(_DIED).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def arm() -> None:
         counts: Counter[int] = Counter()
@@ -128,13 +151,13 @@ def in_the_middle_of_a_write(moments: random.Random) -> Callable[[], None]:
             counts[0] += 1
             if step == "fsync" and counts[0] == number:
                 os.ftruncate(handle, int(os.fstat(handle).st_size * share))
-                os.kill(os.getpid(), signal.SIGKILL)
+                die()
             sync(handle)
 
         def dying_replace(source: str, target: Path) -> None:
             counts[1] += 1
             if step == "replace" and counts[1] == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+                die()
             replace(source, target)
 
         store_.os.fsync, store_.os.replace = dying_sync, dying_replace  # pyright: ignore[reportAttributeAccessIssue]
@@ -142,11 +165,11 @@ def in_the_middle_of_a_write(moments: random.Random) -> Callable[[], None]:
     return arm
 
 
-def killed(command: tuple[str, ...], folder: Path, length: float, moments: random.Random) -> str | None:
-    """Run the command and kill some of it at some moment; who was killed, or None if it had ended before."""
-    kind = moments.choice(("runner", "worker", "all workers", "everyone", "mid-write"))
-    dies = in_the_middle_of_a_write(moments) if kind == "mid-write" else lambda: None
-    runner, moment = start(command, folder, dies), time.monotonic() + moments.uniform(0, length)
+def killed(command: Command, folder: Path, length: float, moments: random.Random) -> str | None:
+    """Run the command and kill some of it within `length` seconds; who was killed, or None if it had ended before."""
+    kind = moments.choice(KINDS if command.workers else ("runner", "mid-write"))
+    dies = in_the_middle_of_a_write(command.writes, moments) if kind == "mid-write" else lambda: None
+    runner, moment = start(command.line, folder, dies), time.monotonic() + moments.uniform(0, length)
     while kind != "mid-write" and time.monotonic() < moment:
         if _ended(runner):
             return None
@@ -163,12 +186,15 @@ def killed(command: tuple[str, ...], folder: Path, length: float, moments: rando
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _wait(runner)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while left := alive(runner):
         if time.monotonic() > deadline:
             raise Broken(f"{len(left)} workers outlive their runner ({kind})")
         time.sleep(0.01)
-    return kind if targets or kind == "mid-write" else None
+    died = folder / _DIED
+    happened = died.exists() if kind == "mid-write" else bool(targets)
+    died.unlink(missing_ok=True)
+    return kind if happened else None
 
 
 _codes: dict[int, int] = {}
@@ -193,33 +219,47 @@ def _wait(pid: int) -> int:
 
 
 def outcome(folder: Path) -> dict[str, object]:
-    """Everything that is a result: records without their times, every prediction, the choices of `tune`."""
+    """Everything that is a result: records without their times, every prediction, and what was written of them."""
+    check(folder)
     found: dict[str, object] = {}
-    for place in ("results", "results/trials"):
+    for place in _PLACES:
         if (folder / place).is_dir():
             found |= numbers(folder / place)
-            invalid = [v for v in Store(folder / place).verify() if v.status != "ok"]
-            strays = [path.name for path in (folder / place).glob(".*.tmp")]
-            if invalid or strays:
-                raise Broken(f"invalid: {invalid[:3]}; half files: {strays[:3]}")
-    choices = folder / "results" / "tuned.toml"
-    return {**found, "tuned.toml": choices.read_text() if choices.is_file() else ""}
+            if strays := [path.name for path in (folder / place).glob(".*.tmp")]:
+                raise Broken(f"half files: {strays[:3]}")
+    written = [folder / "results" / "tuned.toml", folder / PUBLISHED, *(folder / "results/claims/page").rglob("*")]
+    return found | {path.name: path.read_bytes() for path in written if path.is_file()}
+
+
+def check(folder: Path) -> None:
+    """What holds after every kill: each file that is there is whole.
+
+    Raises:
+        Broken: If one is not.
+    """
+    for place in _PLACES if (folder / "results").is_dir() else ():
+        if invalid := [v for v in Store(folder / place).verify() if v.status == "invalid"]:
+            raise Broken(f"invalid: {invalid[:3]}")
+    if (folder / PUBLISHED).exists():
+        export.read(folder / PUBLISHED)
 
 
 def undisturbed(name: str, parent: Path) -> tuple[dict[str, object], float]:
     """What the command gives when nobody kills it, and how long it takes."""
-    folder = _fresh(parent, f"{name}-undisturbed")
+    folder = _fresh(parent, name, "undisturbed")
     started = time.monotonic()
-    if _wait(start(COMMANDS[name], folder)) != 0:
+    if _wait(start(COMMANDS[name].line, folder)) != 0:
         raise Broken((folder / "log.txt").read_text()[-2000:])
     return outcome(folder), time.monotonic() - started
 
 
-def _fresh(parent: Path, name: str) -> Path:
-    folder = parent / name
+def _fresh(parent: Path, name: str, kind: str) -> Path:
+    folder = parent / f"{name}-{kind}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "matrix.toml").write_text(MATRIX)
+    if name == "export":
+        shutil.copytree(parent / "run-undisturbed" / "results", folder / "results")
     return folder
 
 
@@ -229,21 +269,27 @@ def campaign(kills: int, seed: int, say: Callable[[str], object] = print) -> Tal
     Raises:
         Broken: If a record was lost or differs, a file is invalid, a half file stays, or a process outlives its runner.
     """
+    import tests.kill.small_claim  # noqa: F401 - a claim that only this process and its children know
+
     moments, tally = random.Random(seed), Tally(Counter(), Counter())
     with tempfile.TemporaryDirectory() as name, forked_workers():
         parent = Path(name)
         (parent / "matrix.toml").write_text(MATRIX)
         make_plan(read(str(parent / "matrix.toml")))  # what planning looks up once is looked up before the forks
+        gc.freeze()  # each cell collects garbage once: more than half of what so small a one takes
         expected = {command: undisturbed(command, parent) for command in COMMANDS}
         while tally.kills.total() < kills:
             command = moments.choice(sorted(COMMANDS))
-            (wanted, length), folder = expected[command], _fresh(parent, f"{command}-disturbed")
+            (wanted, length), folder = expected[command], _fresh(parent, command, "disturbed")
             for _ in range(8):
-                kind = killed(COMMANDS[command], folder, length, moments)
+                # Within the time that what is left of it takes, or there would soon be nothing to kill.
+                left = 1 - len(_there(folder)) / len(_there(parent / f"{command}-undisturbed"))
+                kind = killed(COMMANDS[command], folder, length * max(left, 0.2), moments)
+                check(folder)
                 if kind is None:
                     break
                 tally.kills[kind] += 1
-            _finish(COMMANDS[command], folder)
+            _finish(COMMANDS[command].line, folder)
             if outcome(folder) != wanted:
                 kept = shutil.copytree(folder, tempfile.mkdtemp(), dirs_exist_ok=True)
                 raise Broken(f"{command} differs from the undisturbed run (seed {seed}): see {kept}")
@@ -251,7 +297,13 @@ def campaign(kills: int, seed: int, say: Callable[[str], object] = print) -> Tal
             shutil.rmtree(folder)
             if tally.campaigns.total() % 10 == 0:
                 say(str(tally))
+    gc.unfreeze()
     return tally
+
+
+def _there(folder: Path) -> list[Path]:
+    """Records and exports."""
+    return [path for path in folder.rglob("*") if path.suffix in (".json", ".parquet")]
 
 
 def _finish(command: tuple[str, ...], folder: Path) -> None:

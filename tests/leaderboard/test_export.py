@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +24,8 @@ from leaderboard.moderated import summarise
 from leaderboard.publish import publish
 from leaderboard.record import Failure, Record, Tuning
 from leaderboard.store import Store
-from tests.leaderboard.conftest import STANDARD, Planted, make_record
+from tests.fuzz.test_exports import _parts, written
+from tests.leaderboard.conftest import STANDARD, Planted, make_record, write_results
 from tests.records import changed
 
 FEW = {name: STANDARD[name] for name in ("unimodal[image]", "unimodal[audio]", "concat", "gated", "augmented")}
@@ -282,3 +284,25 @@ def test_json_is_plain(file: Path) -> None:
 def test_records_round_trip(file: Path) -> None:
     for record in read(file).records:
         assert Record.from_json(record.to_json()).cell == record.cell
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("more", '""'),
+        ("provenance", "[1]"),
+        ("summary", [("\x1b[2J", 1.0)]),
+        ("cost", [("parameters", None)]),
+        ("lines", "interaction"),
+    ],
+)
+def test_rows_that_were_altered_under_a_right_seal_are_refused(tmp_path: Path, column: str, value: Any) -> None:
+    """A seal can be made again; what is in the file is then held to what a record is."""
+    write_results(tmp_path / "results", {"concat": Planted()}, ("digits",), seeds=2, rows=40)
+    publish([tmp_path / "results"], tmp_path / "x.parquet")
+    rows, about = _parts(tmp_path / "x.parquet")
+    first = next(row for row in rows if row["lines"])
+    first[column] = [{**line, value: None} for line in first["lines"]] if column == "lines" else value
+    (tmp_path / "x.parquet").write_bytes(written(rows, about))
+    with pytest.raises(InvalidExport):
+        read(tmp_path / "x.parquet")

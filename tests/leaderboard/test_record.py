@@ -1,7 +1,9 @@
 """Records and the store: round trips, suspicion, atomicity."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -96,6 +98,37 @@ def unplanned() -> Record:
 def test_what_cannot_be_trusted_is_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(InvalidRecord, match=message):
         Record.from_json(text)
+
+
+@pytest.mark.parametrize("character", ["\x00", "\n", "\x1b", "\x7f", "\x9b", "\u2028", "\u202e", "\u2066", "\u2069"])
+@pytest.mark.parametrize("escaped", [True, False])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("cell", "label"),
+        ("cell", "modalities", 0),
+        ("cell", "options", None),
+        ("cell", "conditions", -1, "modality"),
+        ("conditions", -1, "corruption"),
+        ("conditions", 0, "metrics", None),
+        ("provenance", None),
+        ("summary", None),
+        ("training", 0, "name"),
+        ("error", "type"),
+    ],
+    ids=str,
+)
+def test_no_name_has_an_escape_sequence(place: tuple[Any, ...], escaped: bool, character: str) -> None:
+    """Wherever it is, and however it is written down; None is a new key."""
+    whole = record(training=(Fitted("train", 1.0),), error=Failure("ValueError", "why\nand how"))
+    raw = json.loads(whole.to_json())
+    assert Record.from_json(json.dumps(raw)).error == whole.error  # its message may have lines
+    part = raw
+    for step in place[:-1]:
+        part = part.setdefault(step, {}) if isinstance(part, dict) else part[step]
+    part["a" + character if place[-1] is None else place[-1]] = 1.0 if place[-1] is None else f"a{character}b"
+    with pytest.raises(InvalidRecord, match=r"not a line of text|not JSON"):
+        Record.from_json(json.dumps(raw, ensure_ascii=escaped).encode())
 
 
 def test_store_round_trip_and_scan(tmp_path: Path) -> None:
