@@ -214,6 +214,10 @@ def _prefixed(value: float) -> str:
     return f"{value:.0f}"
 
 
+# The first sentence of the answer and every verdict over datasets are adjusted for the number of methods.
+POWER = "The smallest advantage found with 80 % power, of a method looked at alone / of one among all"
+
+
 def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     if found:
@@ -222,9 +226,10 @@ def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
             f"these datasets. W/T/L: datasets won, tied, lost against {board.control}, 5 % each. *: may be the best of "
             "all that have the same datasets (95 % for all at once)."
         )
-        gaps = [f"{board.resolves[p]:.3f} ({p})" for p in found if board.resolves[p] is not None]
+        pairs = [(p, board.resolves[p], board.adjusted[p]) for p in found]
+        gaps = [f"{one:.3f} / {all_:.3f} ({p})" for p, one, all_ in pairs if one is not None and all_ is not None]
         if gaps:
-            lines.append(f"The smallest advantage found with 80 % power is {', '.join(gaps)}.")
+            lines.append(f"{POWER}: {', '.join(gaps)}.")
     marks = ["±: half the 95 % interval, over seeds, and rows where it is a mean over rows."]
     if any(loses(e) for e in _entries(board)):
         marks.append(f"{BELOW}: below the best single modality.")

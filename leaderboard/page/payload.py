@@ -18,7 +18,7 @@ from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
 from leaderboard.robustness import curves
 from leaderboard.stats import Estimate
-from leaderboard.tables import PER_DATASET
+from leaderboard.tables import PER_DATASET, POWER
 
 
 def payload(boards: Sequence[Board], about: Mapping[str, str]) -> dict[str, Any]:
@@ -40,6 +40,7 @@ def payload(boards: Sequence[Board], about: Mapping[str, str]) -> dict[str, Any]
         "control": boards[0].control if boards else "",
         "references": list(boards[0].references) if boards else [],
         "families": list(FAMILIES),
+        "power": POWER,
         "about": {name: about[name] for name in sorted(methods & about.keys())},
         "finished": max(finished, default=""),
         "boards": [_board(b) for b in boards],
@@ -63,6 +64,7 @@ def _board(board: Board) -> dict[str, Any]:
         "answer": list(answer(board)),
         "ranked": board.ranked,
         "resolves": {p: _rounded(board.resolves[p]) for p in PILLARS},
+        "adjusted": {p: _rounded(board.adjusted[p]) for p in PILLARS},
         "across": {p: board.across[p].sentence for p in PILLARS},
         "leagues": [{"name": own.name, "about": own.about, "datasets": list(own.datasets)} for own in board.leagues],
         "pins": _pins(board),
