@@ -1,7 +1,5 @@
 """Planted effects, in records whose rows and seeds are drawn: a board finds them as often as its power line says."""
 
-from pathlib import Path
-
 import msgspec
 import numpy as np
 import pytest
@@ -60,7 +58,6 @@ def _found(board: Board, kind: str) -> float:
 def test_planted_effects_are_found_with_the_power_the_board_states(boards: Board, kind: str) -> None:
     """160 comparisons, four of which share a control: the standard error of a share is about .05."""
     stated = _stated(boards, EFFECTS[kind])
-    print(f"{kind}: planted {EFFECTS[kind]}, stated power {stated:.3f}, found {_found(boards, kind):.3f}")
     assert _found(boards, kind) == pytest.approx(stated, abs=0.1)
     # A line that is far off would say so here: neither effect is found always or never.
     assert {"equal": 0 < stated < 0.05, "little": 0.2 < stated < 0.6, "much": 0.85 < stated < 1}[kind]
