@@ -12,6 +12,7 @@ from leaderboard.answer import answer, listed
 from leaderboard.board import TRIVIAL, Board, Dataset, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
 from leaderboard.ranking import PILLARS, Standing
+from leaderboard.scores import within
 from leaderboard.shown import shown
 
 HOLE = "–"
@@ -174,6 +175,9 @@ def _cell(row: Row, dataset: str, measure: Measure) -> Cell:
     if found is None:
         return Cell(HOLE)
     half = "" if found.half is None else f" ±{write(found.half, measure, error=True)}"
+    if measure.name == "clean" and found.low is not None and found.high is not None and entry.records:
+        low, high = within(entry.records[0].cell.metric, found.low, found.high)
+        half = half if (low, high) == (found.low, found.high) else f" [{low:.3f}, {high:.3f}]"
     marks = BELOW * (measure.name in ("clean", "gain") and loses(entry))
     marks += UNCONVERGED * (measure.name == "clean" and entry.unconverged > 0)
     return Cell(write(found.mean, measure) + half + marks, measure.name in entry.best)
