@@ -6,7 +6,18 @@ import hashlib
 import json
 from itertools import combinations
 
-from datamodules.corruptions import applicable, catalogue, joint, left_out, levels, missing_rates, standard, version
+from datamodules.corruptions import (
+    MEDIA,
+    applicable,
+    catalogue,
+    left_out,
+    levels,
+    medium,
+    missing_rates,
+    standard,
+    united,
+    version,
+)
 from datamodules.corruptions.calibration import is_calibrated
 from datamodules.corruptions.registry import Parameter
 from datamodules.registry import did_you_mean
@@ -31,21 +42,22 @@ def resolve(wanted: Wanted, task: Task) -> tuple[Condition, ...]:
     if isinstance(wanted, str):
         full = wanted == "full"
         groups: set[str] = {g for g in GROUPS if full or g != "missing_rate"}
-        corruptions = {k: (catalogue(k) if full else standard(k)) for k in {m.kind for m in task.modalities}}
+        corruptions = {m.name: (catalogue if full else standard)(medium(m, task.name)) for m in task.modalities}
     else:
         groups = {g for g in GROUPS if g in wanted}
         asked = [name for name in wanted if name not in GROUPS]
-        corruptions = {m.kind: tuple(c for c in catalogue(m.kind) if c in asked) for m in task.modalities}
+        able = {m.name: catalogue(medium(m, task.name)) for m in task.modalities}
+        corruptions = {name: tuple(c for c in own if c in asked) for name, own in able.items()}
         if asked:
             groups.add("single")
         elif "single" in groups:
-            corruptions = {m.kind: standard(m.kind) for m in task.modalities}
+            corruptions = {m.name: standard(medium(m, task.name)) for m in task.modalities}
     return tuple(_build(task, groups, corruptions))
 
 
 def check(wanted: Wanted) -> None:
     """Raise ValueError unless `wanted` names a set, groups or corruptions."""
-    known = {c for kind in ("image", "sequence", "vector", "text") for c in catalogue(kind)} | set(GROUPS)
+    known = {c for kind in MEDIA for c in catalogue(kind)} | set(GROUPS)
     if isinstance(wanted, str):
         if wanted not in SETS:
             raise ValueError(f"no set of conditions named {wanted!r}. {did_you_mean(wanted, SETS)}")
@@ -71,10 +83,15 @@ def notes(conditions: tuple[Condition, ...], task: Task) -> list[str]:
     """What a reader must know of the corruptions: which severities are not the dataset's own, what was left out."""
     if not any(c.kind in ("single", "joint") for c in conditions):
         return []
-    foreign = [m.name for m in task.modalities if not is_calibrated(m, task.name)]
+    foreign = [m for m in task.modalities if not is_calibrated(m, task.name)]
+    sounds = [m.name for m in foreign if medium(m, task.name) == "sound"]
+    others = [m.name for m in foreign if m.name not in sounds]
     said = [
-        f"{task.name}: severities of {', '.join(foreign)} are those of the kind, calibrated on other datasets"
-        for _ in foreign[:1]
+        *(f"{task.name}: severities of the sound of {', '.join(sounds)} are not calibrated" for _ in sounds[:1]),
+        *(
+            f"{task.name}: severities of {', '.join(others)} are those of the kind, calibrated on other datasets"
+            for _ in others[:1]
+        ),
     ]
     gone = [f"{m.name} {name} ({why})" for m in task.modalities for name, why in left_out(m, task.name).items()]
     return [*said, *(f"{task.name}: not tested: {'; '.join(gone)}" for _ in gone[:1])]
@@ -83,7 +100,7 @@ def notes(conditions: tuple[Condition, ...], task: Task) -> list[str]:
 def befalling(condition: Condition, modality: Modality, dataset: str) -> str | None:
     """The corruption that befalls a modality under a condition, if one does."""
     if condition.kind == "joint":
-        return joint(modality, dataset)
+        return united(modality, dataset)
     if condition.kind == "missing_rate" or condition.modality != modality.name:
         return None
     return condition.corruption or "misaligned"
@@ -99,11 +116,11 @@ def _build(task: Task, groups: set[str], corruptions: dict[str, tuple[str, ...]]
         built += [
             Condition("single", modality=m.name, corruption=c, severity=s)
             for m in task.modalities
-            for c in corruptions[m.kind]
+            for c in corruptions[m.name]
             if c != "misaligned" and c in applicable(m, task.name)
             for s in LEVELS
         ]
-    if "joint" in groups and any(joint(m, task.name) for m in task.modalities):
+    if "joint" in groups and any(united(m, task.name) for m in task.modalities):
         built += [Condition("joint", severity=s) for s in LEVELS]
     if "missing" in groups:
         built += [Condition("missing", absent=absent) for absent in _subsets(task.names)]

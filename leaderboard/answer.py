@@ -16,19 +16,24 @@ _NAMED = 4  # of a list
 
 def answer(board: Board) -> tuple[str, ...]:
     """Who is ahead, who is tied at the top, what fusing gains, what breaks first, what is lost, what it costs."""
+    return tuple(text for text, _ in sentences(board))
+
+
+def sentences(board: Board) -> tuple[tuple[str, str], ...]:
+    """The answer, each sentence with the slice where it is seen."""
     fused = [r for r in board.rows if r.label not in board.references]
     few = f"A smoke test: with fewer than {RANKED_SEEDS} seeds there are scores and intervals, but no ranks."
     found = (
-        None if board.ranked else few,
-        _ahead(board),
-        _top(board),
-        _gain(board, fused),
-        _breaks(board, fused),
-        _absent(board),
-        _cost(board),
-        _unconverged(board),
+        (None if board.ranked else few, "overview"),
+        (_ahead(board), "clean"),
+        (_top(board), "clean"),
+        (_gain(board, fused), "clean"),
+        (_breaks(board, fused), "robust"),
+        (_absent(board), "missing"),
+        (_cost(board), "cost"),
+        (_unconverged(board), "clean"),
     )
-    return tuple(sentence for sentence in found if sentence)
+    return tuple((sentence, view) for sentence, view in found if sentence)
 
 
 def _ahead(board: Board) -> str | None:
@@ -153,7 +158,11 @@ def _cost(board: Board) -> str | None:
     shares = [_ratio(rows[first], rows[board.control], cost) for cost in ("parameters", "train_seconds")]
     if None in shares:
         return None
-    size = f"has {shares[0]} times the parameters of {board.control}" if shares[0] != "0" else "learns none by gradient"
+    size = (
+        f"has {shares[0]} times the parameters of {board.control}"
+        if shares[0] != "0"
+        else "has no parameters that are fitted by gradient"
+    )
     return f"{first} {size} and trains {shares[1]} times as long as {board.control}."
 
 

@@ -110,7 +110,8 @@ class Board(Shown):
         rows: The references, then by clean advantage.
         ranked: Whether there are seeds enough to number the rows.
         leagues: Shapes of task that only a part of the datasets has.
-        resolves: Pillar -> the smallest advantage this board shows with 80 % power.
+        resolves: Pillar -> the smallest advantage this board shows with 80 % power, of a method looked at alone.
+        adjusted: Pillar -> the same, of one of all that are compared.
         across: Pillar -> the tests across datasets, or why there are none.
         notes: What was set aside, what could not be done.
         control: Label of the method that all are compared with.
@@ -121,6 +122,7 @@ class Board(Shown):
     rows: tuple[Row, ...]
     ranked: bool
     resolves: Mapping[str, float | None]
+    adjusted: Mapping[str, float | None]
     across: Mapping[str, Across]
     leagues: tuple[League, ...]
     notes: tuple[str, ...]
@@ -186,6 +188,7 @@ def build(evidence: Evidence, track: str) -> Board:
         tuple(sorted([*rows, _trivial_row(datasets)], key=partial(_order, control=control))),
         all(d.seeds >= RANKED_SEEDS for d in datasets),
         {p: rankings[p].resolves for p in PILLARS},
+        {p: rankings[p].adjusted for p in PILLARS},
         {p: rankings[p].across for p in PILLARS},
         leagues({n: own[0].cell for n, own in by_dataset.items()}, compared, placed, control),
         tuple(board_notes.notes(evidence, here, failed, sides, baselines, control)),
@@ -217,6 +220,7 @@ def of_league(board: Board, name: str) -> Board:
         datasets=tuple(d for d in board.datasets if d.name in league.datasets),
         rows=tuple(sorted(rows, key=partial(_order, control=board.control))),
         resolves={p: r.resolves for p, r in league.rankings.items()},
+        adjusted={p: r.adjusted for p, r in league.rankings.items()},
         across={p: r.across for p, r in league.rankings.items()},
         leagues=(),
     )

@@ -206,7 +206,9 @@ def _row(record: Record, setting: str, lines: dict[tuple[str, str, str], dict[st
         "training": _json(training),
         "provenance": _json(record.provenance),
         "error": None if record.error is None else _json(record.error),
-        "more": _json({name: getattr(record, name) for name in _MORE}),
+        "more": _json(
+            {name: getattr(record, name) for name in _MORE} | {_FILLS: {c.id: c.fills for c in measured if c.fills}}
+        ),
         "lines": [{"key": name, **line._asdict()} for name, line in own.items()],
     }
 
@@ -312,7 +314,8 @@ def _record(row: Mapping[str, Any]) -> Record:
             for c, score, own in facts
         )
         clean = msgspec.structs.replace(measured[0], metrics=dict(row["metrics"]), calibration=dict(row["calibration"]))
-        measured = (clean, *measured[1:])
+        fills = _more(row["more"]).get(_FILLS, {})
+        measured = (clean, *(msgspec.structs.replace(c, fills=fills.get(c.id, {})) for c in measured[1:]))
     return Record(
         cell=cell,
         status="ok" if measured else "failed",
@@ -325,7 +328,7 @@ def _record(row: Mapping[str, Any]) -> Record:
         cost=dict(row["cost"]),
         provenance=msgspec.json.decode(row["provenance"]),
         error=None if row["error"] is None else _ERROR.decode(row["error"]),
-        **_more(row["more"]),
+        **{name: value for name, value in _more(row["more"]).items() if name != _FILLS},
     )
 
 
@@ -373,7 +376,7 @@ def _conditions(text: str) -> tuple[Condition, ...]:
 @lru_cache(maxsize=1024)
 def _more(text: str) -> dict[str, Any]:
     found = msgspec.json.decode(text, type=dict[str, Any])
-    unknown = sorted(found.keys() - set(_MORE))
+    unknown = sorted(found.keys() - {*_MORE, _FILLS})
     if unknown:
         raise InvalidExport(f"says of a cell what this version does not know: {', '.join(unknown)}")
     return found
@@ -381,5 +384,6 @@ def _more(text: str) -> dict[str, Any]:
 
 # Whatever a record may come to say of a cell as a whole goes with it.
 _MORE = sorted({*Record.__struct_fields__} - {*COLUMNS.names, "cell", "conditions", "schema", "predictions"})
+_FILLS = "fills"  # condition -> score by what filled the absent modalities, of each way that was measured
 _TRAINING = msgspec.json.Decoder(tuple[Fitted, ...])
 _ERROR = msgspec.json.Decoder(Failure)

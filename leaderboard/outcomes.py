@@ -23,7 +23,7 @@ from leaderboard.record import Record
 from leaderboard.store import Store
 
 GROUPS = 500  # independent draws of which a variance is known to 6 %; more rows are put together at random
-STEPS = 127  # of what a group adds, on either side of 0: rounding adds less than 1 in 1,000 to a variance
+STEPS = 127  # of what a group adds, on either side of 0: rounding changes a variance by 1 in 100 at most, mostly less
 
 Weightings = Mapping[str, Mapping[str, float]]
 """Measure -> condition id -> weight."""

@@ -14,7 +14,7 @@ from leaderboard.advantage import Advantage, advantages
 from leaderboard.effect import Effect, Verdict, judge
 from leaderboard.hsu import with_the_best
 from leaderboard.moderated import Panel
-from leaderboard.stats import Across
+from leaderboard.stats import ALPHA, Across
 
 PILLARS = {"clean": "clean", "robust": "drop", "missing": "missing"}
 """Pillar -> the measure it ranks by."""
@@ -67,12 +67,15 @@ class Ranking:
         standings: By method, best first.
         resolves: The smallest advantage found with 80 % power, by the comparison whose error is the median; None when
             nobody is compared.
+        adjusted: The same, if it is to be found among as many methods as there are, which is what verdicts are
+            adjusted for (Bonferroni: Holm finds it at least as often).
         by_dataset: The same on each dataset, chance-normalised.
         across: Whether it would hold on other datasets.
     """
 
     standings: Mapping[str, Standing] = field(default_factory=dict[str, Standing])
     resolves: float | None = None
+    adjusted: float | None = None
     by_dataset: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     across: Across = _NOBODY
 
@@ -112,6 +115,7 @@ def rank(panels: Mapping[str, Panel], names: Sequence[str], control: str) -> Ran
     return Ranking(
         standings,
         _detectable([a.effect for a in others]),
+        _detectable([a.effect for a in versus], ALPHA / max(1, len(versus))),
         {d: _detectable([a.by_dataset[d] for a in others if d in a.by_dataset]) for d in with_control},
         stats.across(complete, points, control) if complete else Across("none", "No method has every dataset."),
     )
@@ -143,10 +147,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _detectable(effects: Sequence[Effect]) -> float | None:
+def _detectable(effects: Sequence[Effect], alpha: float = ALPHA) -> float | None:
     """Of the comparison whose standard error is in the middle."""
     by_error = sorted(effects, key=lambda e: e.variance)
     if not by_error or not math.isfinite((middle := by_error[len(by_error) // 2]).variance):
         return None
-    found = middle.detectable()
+    found = middle.detectable(alpha=alpha)
     return found if math.isfinite(found) else None

@@ -22,12 +22,18 @@ _PLAIN = (
     "accuracy", "balanced_accuracy", "correlation", "f1", "macro_f1", "mae", "micro_f1", "mse", "r2", "vqa_accuracy",
     *sentiment_scores.ACCURACIES, *sentiment_scores.F1S,
 )  # fmt: skip
+_UNBOUNDED = ("correlation", "mae", "mse", "r2")
 _OVER_CLASSES = ("balanced_accuracy", "macro_f1", "micro_f1")
 
 
 def supported(metric: str) -> bool:
     """Whether `metric` can be recomputed from stored predictions."""
     return metric in (*_PLAIN, *ranking_scores.METRICS) or _RECALL.fullmatch(metric) is not None
+
+
+def within(metric: str, low: float, high: float) -> tuple[float, float]:
+    """An interval as it is shown: no share of right answers is below 0 or above 1; a plugin's metric may be."""
+    return (max(low, 0.0), min(high, 1.0)) if supported(metric) and metric not in _UNBOUNDED else (low, high)
 
 
 def score(metric: str, target: NDArray[Any], pred: NDArray[Any], multiplicity: NDArray[Any] | None = None) -> Floats:

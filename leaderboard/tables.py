@@ -12,6 +12,7 @@ from leaderboard.answer import answer, listed
 from leaderboard.board import TRIVIAL, Board, Dataset, Entry, Row
 from leaderboard.measures import MEASURES, SLICES, Measure
 from leaderboard.ranking import PILLARS, Standing
+from leaderboard.scores import within
 from leaderboard.shown import shown
 
 HOLE = "–"
@@ -174,6 +175,9 @@ def _cell(row: Row, dataset: str, measure: Measure) -> Cell:
     if found is None:
         return Cell(HOLE)
     half = "" if found.half is None else f" ±{write(found.half, measure, error=True)}"
+    if measure.name == "clean" and found.low is not None and found.high is not None and entry.records:
+        low, high = within(entry.records[0].cell.metric, found.low, found.high)
+        half = half if (low, high) == (found.low, found.high) else f" [{low:.3f}, {high:.3f}]"
     marks = BELOW * (measure.name in ("clean", "gain") and loses(entry))
     marks += UNCONVERGED * (measure.name == "clean" and entry.unconverged > 0)
     return Cell(write(found.mean, measure) + half + marks, measure.name in entry.best)
@@ -214,6 +218,10 @@ def _prefixed(value: float) -> str:
     return f"{value:.0f}"
 
 
+# The first sentence of the answer and every verdict over datasets are adjusted for the number of methods.
+POWER = "The smallest advantage found with 80 % power, of a method looked at alone / of one among all"
+
+
 def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     if found:
@@ -222,9 +230,10 @@ def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
             f"these datasets. W/T/L: datasets won, tied, lost against {board.control}, 5 % each. *: may be the best of "
             "all that have the same datasets (95 % for all at once)."
         )
-        gaps = [f"{board.resolves[p]:.3f} ({p})" for p in found if board.resolves[p] is not None]
+        pairs = [(p, board.resolves[p], board.adjusted[p]) for p in found]
+        gaps = [f"{one:.3f} / {all_:.3f} ({p})" for p, one, all_ in pairs if one is not None and all_ is not None]
         if gaps:
-            lines.append(f"The smallest advantage found with 80 % power is {', '.join(gaps)}.")
+            lines.append(f"{POWER}: {', '.join(gaps)}.")
     marks = ["±: half the 95 % interval, over seeds, and rows where it is a mean over rows."]
     if any(loses(e) for e in _entries(board)):
         marks.append(f"{BELOW}: below the best single modality.")

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from benchmark.pictures.drawing import draw_value, save
 from datamodules.base import DataModule, SplitName
-from datamodules.corruptions import applicable, corrupt, corruption_key, levels
+from datamodules.corruptions import applicable, levels
 from datamodules.corruptions.registry import LEVELS
-from datamodules.spec import Modality
+from datamodules.spec import Batch, Modality
 
 if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
@@ -51,11 +51,10 @@ def draw(datamodule: DataModule, output: Path) -> Path:
 
 def corrupted(datamodule: DataModule, modality: Modality, name: str, severity: int, rows: Tensor) -> Tensor:
     """Rows of the test split as the sweep corrupts them."""
-    task, split = datamodule.task, datamodule.splits[_SPLIT].inputs[modality.name]
-    key = corruption_key(task.name, task.version, _SPLIT, modality.name, name)
-    return corrupt(
-        split[rows], rows, name=name, severity=severity, key=key, modality=modality, split=split, dataset=task.name
-    )
+    split = datamodule.splits[_SPLIT]
+    inputs = {modality.name: split.inputs[modality.name][rows]}
+    batch = Batch(inputs, split.target[rows], torch.ones(len(rows), 1, dtype=torch.bool), rows)
+    return datamodule.corrupted(batch, _SPLIT, modality.name, name, severity)
 
 
 def _row(datamodule: DataModule) -> int:

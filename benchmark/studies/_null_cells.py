@@ -34,11 +34,11 @@ _CELLS: Mapping[str, Any] = {
 }
 
 
-def make(folder: Path, seeds: int, workers: int | None, say: Callable[[str], None]) -> None:
-    """Run the cells that are not in the folder yet."""
+def make(folder: Path, seeds: int, workers: int | None, say: Callable[[str], None], first: int = 0) -> None:
+    """Run the cells of seeds `first` and on that are not in the folder yet."""
     store = Store(folder)
     store.prepare()
-    cells = make_plan(parse({**_CELLS, "seeds": seeds}, "study calibration")).cells
+    cells = make_plan(parse({**_CELLS, "seeds": list(range(first, first + seeds))}, "study calibration")).cells
     todo = [cell for cell in cells if store.done(cell.id) is None]
     say(f"{len(cells)} cells, {len(cells) - len(todo)} of them done already")
     failed = 0

@@ -224,6 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("results/studies/calibration"), help="folder of the figures")
     parser.add_argument("--seeds", type=int, default=60, help="cells per dataset")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the cells: seeds that nothing was chosen by")
     parser.add_argument("--boards", type=int, default=200, help="deals per dataset, pillar and number of seeds")
     parser.add_argument("--workers", type=int, help="worker processes; 0 runs in this one (default: one per core)")
     parser.add_argument("--no-run", action="store_true", help="take the records of the folder as they are")
@@ -233,7 +234,7 @@ def run(args: argparse.Namespace) -> int:
     """Run what is missing; print and write table, picture and numbers; 1 if a bound does not hold."""
     try:
         if not args.no_run:
-            _null_cells.make(args.results, args.seeds, args.workers, print)
+            _null_cells.make(args.results, args.seeds, args.workers, print, args.first_seed)
         values = _null_cells.read(args.results)
     except BoardError as error:
         print(error)

@@ -3,10 +3,10 @@
 `unimodal` is trained on four fifths of the training split (groups of rows stay whole), and its score on the last fifth,
 chance-normalised, is measured along the parameter of each corruption. Where a modality alone is at chance, `concat` is
 trained, the modality is corrupted beside clean others, and what counts is the part of the score that it loses with the
-modality of other rows. Validation rows only stop the training; test rows are not
-touched. A corruption that cannot do it, because its strongest sensible value takes less than half or because the score
-falls off a cliff between two values, is left out with its reason. Writes `OUT/<dataset>.toml`; those that all results
-are made with are in `datamodules/corruptions/calibrated`.
+modality of other rows. Validation rows only stop the training; test rows are not touched. Sound is corrupted as a
+recording where the dataset has it. A corruption that cannot do it, because its strongest sensible value takes less than
+half or because the score falls off a cliff between two values, is left out with its reason. Writes
+`OUT/<dataset>.toml`; those that all results are made with are in `datamodules/corruptions/calibrated`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmark.build import build_dataset
 from benchmark.seeds import seed_all
 from benchmark.trainer import fit
 from datamodules.base import DataModule, Gathered, Split, SplitName
+from datamodules.bases.recorded import SOUNDS, Recorded
 from datamodules.corruptions import apply, corruption_key
 from datamodules.corruptions.registry import LEVELS
 from datamodules.spec import Batch, Modality, Task
@@ -67,6 +68,11 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "quantize": (0.2, 5, True),
         "scale_drift": (0.1, 5, True),
     },
+    "sound": {
+        "sound_noise": (40, -10, False),
+        "sound_mask": (0.05, 0.95, False),
+        "sound_gain": (3, 75, False),
+    },
     "text": {
         "token_drop": (0.02, 0.95, False),
         "token_swap": (0.05, 1, False),
@@ -82,6 +88,7 @@ class HeldOut(DataModule):
     def __init__(self, source: DataModule) -> None:
         super().__init__()
         self.whole = source
+        self.held = torch.empty(0, dtype=torch.int64)  # rows of the training split, once loaded
 
     def describe(self) -> Task:
         return self.whole.task
@@ -92,10 +99,11 @@ class HeldOut(DataModule):
         number = group.unique(return_inverse=True)[1]
         # Every fifth source, or the last of fewer.
         held = number % 5 == min(4, int(number.max()))
+        self.held = held.nonzero().squeeze(1)[:MOST]
         rows: dict[SplitName, tuple[Split, torch.Tensor]] = {
             "train": (train, (~held).nonzero().squeeze(1)),
             "val": (self.whole.splits["val"], torch.arange(len(self.whole.splits["val"].target))),
-            "test": (train, held.nonzero().squeeze(1)),
+            "test": (train, self.held),
         }
         return {name: _rows(split, index[:MOST]) for name, (split, index) in rows.items()}
 
@@ -145,10 +153,14 @@ def calibrate(dataset: str, seeds: int) -> Iterator[str]:
             # A model that learnt nothing tells nothing of a corruption: the values of the kind stay.
             yield f"\n# {modality.name} is not calibrated: {reference.told} can lose {lost:.2f} of its score at most"
             continue
-        found = [find(reference, name, *limits) for name, limits in LIMITS[modality.kind].items()]
+        # Features of sound too, where the sound is at hand: training can be made noisy only by them.
+        media = [modality.kind, "sound"] if reference.recorded else [modality.kind]
+        found = [find(reference, name, *limits) for kind in media for name, limits in LIMITS[kind].items()]
         without = f", {reference.floor:.2f} with the modality of other rows" if reference.told == "concat" else ""
         yield f"\n[{modality.name}] # clean score of {reference.told}: {reference.clean:.2f}{without}"
         yield f"kind = {json.dumps(modality.kind)}\nshape = {list(modality.shape)}"
+        if reference.recorded:
+            yield 'medium = "sound"'
         yield f"\n[{modality.name}.severities]"
         for c in found:
             if c.severities:
@@ -253,8 +265,17 @@ class Reference:
         scores = [self.task.goal.evaluate(torch.cat(own), splits["test"].target)[self.task.metric] for own in predicted]
         return float(np.mean([normalise(s, trivial, higher_is_better(self.task.metric)) for s in scores]))
 
+    @property
+    def recorded(self) -> Recorded | None:
+        """The dataset, if it has the recordings that the modality is made of."""
+        whole = self.datamodule.whole
+        return whole if isinstance(whole, Recorded) and whole.sound == self.modality.name else None
+
     def _corrupted(self, batch: Batch, name: str, parameter: float) -> torch.Tensor:
         modality = self.modality
+        if name in SOUNDS:
+            assert self.recorded is not None
+            return self.recorded.heard("train", name, parameter, self.datamodule.held[batch.row])
         key = corruption_key(self.task.name, self.task.version, "train", modality.name, name)
         return apply(
             batch.inputs[modality.name],

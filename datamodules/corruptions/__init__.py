@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datamodules.corruptions.calibration import calibrated, left_out
+from datamodules.corruptions.calibration import calibrated, left_out, medium
 from datamodules.corruptions.registry import KINDS, LEVELS, Draw, Parameter, corruption, corruptions, facts, plugins
 from datamodules.registry import did_you_mean
 from datamodules.spec import Modality
@@ -40,12 +40,15 @@ __all__ = [
     "joint",
     "left_out",
     "levels",
+    "medium",
     "missing_rates",
     "severities",
     "standard",
+    "united",
     "version",
 ]
 
+MEDIA = (*KINDS, "sound")  # what a corruption befalls: a modality, or the sound its features are made of
 _BLOCK = 1 << 17  # values corrupted at a time
 
 
@@ -56,9 +59,9 @@ def table() -> dict[str, Any]:
 
 
 def catalogue(kind: str) -> tuple[str, ...]:
-    """Corruptions of a modality kind in listed order, `misaligned` last, no `missing`."""
-    if kind not in KINDS:
-        raise KeyError(f"no modality kind {kind!r}. {did_you_mean(kind, KINDS)}")
+    """Corruptions of a modality kind, or of sound, in listed order, `misaligned` last, no `missing`."""
+    if kind not in MEDIA:
+        raise KeyError(f"no modality kind {kind!r}. {did_you_mean(kind, MEDIA)}")
     return tuple(table()[kind]) + plugins(kind) + ("misaligned",)
 
 
@@ -81,19 +84,32 @@ def severities(name: str, kind: str) -> tuple[Parameter, ...]:
 
 def levels(name: str, modality: Modality, dataset: str = "") -> tuple[Parameter, ...]:
     """The parameters of severities 1 to 5 on a modality of a dataset: its own, or those of the kind."""
-    return calibrated(modality, dataset).get(name) or severities(name, modality.kind)
+    kind = "sound" if name in table()["sound"] else modality.kind
+    return calibrated(modality, dataset).get(name) or severities(name, kind)
 
 
 def applicable(modality: Modality, dataset: str) -> tuple[str, ...]:
-    """The catalogue of a modality's kind without what is left out on the dataset."""
-    gone = left_out(modality, dataset)
-    return tuple(name for name in catalogue(modality.kind) if name not in gone)
+    """The catalogue of a modality's kind, or of its sound, without what is left out on the dataset."""
+    return _left(medium(modality, dataset), modality, dataset)
+
+
+def united(modality: Modality, dataset: str) -> str | None:
+    """What befalls a modality under the joint condition: the first of the catalogue that applies to it, if one does."""
+    return _first(applicable(modality, dataset))
 
 
 def joint(modality: Modality, dataset: str) -> str | None:
-    """What befalls a modality under the joint condition: the first of the catalogue that applies to it, if one does."""
-    first = applicable(modality, dataset)[0]
-    return None if first == "misaligned" else first
+    """`united` of the input itself, also where tests corrupt the sound behind it: what training can add noise by."""
+    return _first(_left(modality.kind, modality, dataset))
+
+
+def _left(kind: str, modality: Modality, dataset: str) -> tuple[str, ...]:
+    gone = left_out(modality, dataset)
+    return tuple(name for name in catalogue(kind) if name not in gone)
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return None if names[0] == "misaligned" else names[0]
 
 
 def capped(kind: str) -> tuple[str, ...]:

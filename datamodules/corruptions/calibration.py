@@ -27,13 +27,20 @@ def tables(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 
 def is_calibrated(modality: Modality, dataset: str) -> bool:
-    """Whether the severities of a modality are the dataset's own."""
-    return bool(_entry(modality, dataset))
+    """Whether the severities of a modality, or of its sound, are the dataset's own."""
+    found = _entry(modality, dataset)
+    known = {*found.get("severities", {}), *found.get("left_out", {})}
+    return bool(found) and (found.get("medium") != "sound" or any(name.startswith("sound_") for name in known))
 
 
 def calibrated(modality: Modality, dataset: str) -> dict[str, tuple[Parameter, ...]]:
     """Corruption -> the dataset's own five values; what is not here has those of the kind."""
     return {name: tuple(values) for name, values in _entry(modality, dataset).get("severities", {}).items()}
+
+
+def medium(modality: Modality, dataset: str) -> str:
+    """What corruptions befall: the modality itself, by its kind, or `sound` where its recordings are at hand."""
+    return _entry(modality, dataset).get("medium", modality.kind)
 
 
 def left_out(modality: Modality, dataset: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from msgspec import to_builtins
 
 from leaderboard import measures, robustness
-from leaderboard.answer import answer
+from leaderboard.answer import sentences
 from leaderboard.board import Board, Dataset, Entry, Row
 from leaderboard.csv_and_json import plain
 from leaderboard.families import FAMILIES
@@ -17,8 +18,9 @@ from leaderboard.measures import MEASURES, SLICES
 from leaderboard.ranking import PILLARS, Standing
 from leaderboard.record import Record
 from leaderboard.robustness import curves
+from leaderboard.scores import within
 from leaderboard.stats import Estimate
-from leaderboard.tables import PER_DATASET
+from leaderboard.tables import PER_DATASET, POWER
 
 
 def payload(boards: Sequence[Board], about: Mapping[str, str]) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def payload(boards: Sequence[Board], about: Mapping[str, str]) -> dict[str, Any]
         "control": boards[0].control if boards else "",
         "references": list(boards[0].references) if boards else [],
         "families": list(FAMILIES),
+        "power": POWER,
         "about": {name: about[name] for name in sorted(methods & about.keys())},
         "finished": max(finished, default=""),
         "boards": [_board(b) for b in boards],
@@ -60,9 +63,10 @@ def _board(board: Board) -> dict[str, Any]:
         "track": board.track,
         "datasets": [_dataset(d) for d in board.datasets],
         "rows": [_row(row, board) for row in board.rows],
-        "answer": list(answer(board)),
+        "answer": [list(pair) for pair in sentences(board)],
         "ranked": board.ranked,
         "resolves": {p: _rounded(board.resolves[p]) for p in PILLARS},
+        "adjusted": {p: _rounded(board.adjusted[p]) for p in PILLARS},
         "across": {p: board.across[p].sentence for p in PILLARS},
         "leagues": [{"name": own.name, "about": own.about, "datasets": list(own.datasets)} for own in board.leagues],
         "pins": _pins(board),
@@ -81,6 +85,7 @@ def _pins(board: Board) -> list[str]:
 def _dataset(dataset: Dataset) -> dict[str, Any]:
     found = plain(dataset)
     found["resolves"] = _rounded(dataset.resolves)
+    found["bounded"] = all(map(math.isfinite, within(dataset.metric, -math.inf, math.inf)))
     found["without"] = {k: _rounded(v) for k, v in dataset.without.items()}
     found["ceiling"] = None
     if dataset.bayes is not None:

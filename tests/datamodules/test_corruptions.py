@@ -101,8 +101,8 @@ def test_the_table_names_five_ordered_severities_of_registered_corruptions(kind:
 
 def test_a_changed_number_needs_a_new_version() -> None:
     """If this fails, bump `version` in severities.toml, and pin the new table beside it."""
-    numbers = {key: value for key, value in table().items() if key not in ("version", "standard", "capped")}
-    # Came later, and changed nothing that was there: the others keep their noise.
+    # What came later changed nothing that was there: the others keep their noise.
+    numbers = {key: value for key, value in table().items() if key not in ("version", "standard", "capped", "sound")}
     added, sequence = {"missing_segment": [0.1, 0.3, 0.5, 0.7, 0.9]}, numbers["sequence"]
     assert added.items() <= sequence.items()
     numbers["sequence"] = {name: values for name, values in sequence.items() if name not in added}
@@ -111,7 +111,7 @@ def test_a_changed_number_needs_a_new_version() -> None:
 
 
 def test_every_registered_corruption_is_in_a_catalogue_but_missing() -> None:
-    assert set(corruptions.names()) - {name for _, name in PAIRS} == {"missing"}
+    assert set(corruptions.names()) - {name for _, name in PAIRS} - set(catalogue("sound")) == {"missing"}
 
 
 def test_listing_does_not_import_torch() -> None:

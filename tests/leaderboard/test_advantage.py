@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from leaderboard.advantage import Advantage, advantages
 from leaderboard.moderated import Panel, panel, unit
+from leaderboard.ranking import Ranking, rank
 from tests.leaderboard.planted_rows import World, summaries
 
 CONTROL = "m00"
@@ -96,3 +97,32 @@ def test_means_over_datasets_are_calibrated() -> None:
         panels = {str(i): w.board(rng, 6, 3) for i, w in enumerate(worlds)}
         effects += [a.effect for a in advantages(panels, CONTROL) if a.method != CONTROL]
     assert 0.025 <= np.mean([e.p <= 0.05 for e in effects]) <= 0.08
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [1.0, 1.6])
+def test_the_power_line_is_kept_alone_and_among_all(share: float) -> None:
+    """Two datasets, 15 methods of which a third are ahead by what the line says, or by more of it."""
+    rng = np.random.default_rng(8)
+    worlds = [World(rows=150), World(rows=100, seed=0.02)]
+    names = [f"m{i:02d}" for i in range(16)]
+
+    def boards(number: int, ahead: float) -> list[Ranking]:
+        means = np.where(np.arange(16) % 3 == 1, ahead, 0.0)
+        return [rank({str(i): w.board(rng, 16, 5, means) for i, w in enumerate(worlds)}, names, CONTROL)
+                for _ in range(number)]  # fmt: skip
+
+    before = boards(40, 0.0)
+    alone, among = (float(np.median([getattr(r, line) or 0 for r in before])) for line in ("resolves", "adjusted"))
+    assert among > 1.2 * alone
+    planted = [m for i, m in enumerate(names) if i % 3 == 1]
+    powers = {}
+    for line, size in (("alone", alone), ("among", among)):
+        standings = [r.standings[m] for r in boards(80, share * size) for m in planted]
+        # An interval that leaves out 0 is the verdict on one method alone; `verdict` is adjusted for all.
+        powers[line] = np.mean([(s.low or 0) > 0 if line == "alone" else s.verdict == "win" for s in standings])
+    if share == 1:
+        assert powers["alone"] == pytest.approx(0.8, abs=0.06)
+        assert 0.74 <= powers["among"] <= 0.95, "Holm finds what Bonferroni does, and more"
+    else:
+        assert min(powers.values()) > 0.95

@@ -40,6 +40,14 @@ def results(build: Callable[..., Store]) -> Path:
     failed, _ = make_record("tensor", Planted(), "digits")
     store.write(msgspec.structs.replace(failed, status="failed", conditions=(), error=Failure("ValueError", "why")))
     (store.folder / "not_applicable.jsonl").write_text('{"label":"gated","dataset":"shapes2","reason":"no shape"}\n')
+    for record in store.scan().records:  # what fills an absent modality, both ways
+        if record.cell.label == "gated":
+            conditions = tuple(
+                msgspec.structs.replace(c, fills={"zero": c.score, "mean": c.score - 0.1}) if c.kind == "missing" else c
+                for c in record.conditions
+            )
+            filled = msgspec.structs.replace(record, conditions=conditions, fill="zero")
+            store.write(filled, store.predictions(record.cell.id))
     tuned, predictions = make_record("concat", Planted(0.85), "digits")
     store.write(changed(tuned, tuning=Tuning("d" * 64, 3, (0.8, None, 0.7, 0.9))), predictions)
     return store.folder
@@ -91,6 +99,8 @@ def test_what_is_kept_of_a_record(results: Path, file: Path) -> None:
         assert [c.weights for c in record.conditions] == [c.weights for c in full.conditions]
         assert (record.cost, record.trivial, record.provenance) == (full.cost, full.trivial, full.provenance)
         assert [s.best_epoch for s in record.training] == [s.best_epoch for s in full.training]
+        assert [c.fills for c in record.conditions] == [c.fills for c in full.conditions]
+    assert any(c.fills for record in kept.values() for c in record.conditions)
 
 
 def test_the_readme_says_where_the_file_comes_from(file: Path) -> None:

@@ -157,6 +157,24 @@ def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
 
 
 @pytest.mark.slow
+def test_a_link_to_a_method_of_another_track_opens_it_there(visit: Visit) -> None:
+    page = visit.go("#method=augmented")
+    visit.soon(lambda: page.locator("#drawer[open]").count())
+    assert page.locator("#drawer-title").inner_text() == "augmented"
+    assert page.locator("#track button[aria-pressed=true]").inner_text().lower() == "augmented"
+    page = visit.go("#track=plain&method=augmented")
+    assert not page.locator("#drawer[open]").count(), "the link says which track"
+
+
+@pytest.mark.slow
+def test_a_sentence_of_the_answer_leads_to_where_it_is_seen(visit: Visit) -> None:
+    page = visit.go()
+    page.locator("#answer .see", has_text="see missing").click()
+    visit.soon(lambda: page.locator("#slice button[aria-pressed=true]").inner_text().lower() == "missing")
+    assert "slice=missing" in page.url
+
+
+@pytest.mark.slow
 def test_it_sorts_by_click_and_by_keyboard_and_keeps_holes_last(visit: Visit) -> None:
     page = visit.go()
     header = page.locator("table.board thead th", has_text="shapes")

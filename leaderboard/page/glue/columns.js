@@ -39,7 +39,9 @@ function places(pillar) {
   if (!shownPlaces.has(pillar)) {
     const found = board().rows.map(r => [r.label, standing(r, pillar)?.v]).filter(([, v]) => v !== undefined);
     const sorted = found.map(([, v]) => v).sort((a, b) => b - a);
-    shownPlaces.set(pillar, new Map(found.map(([label, v]) => [label, 1 + sorted.indexOf(v)])));
+    // Over all datasets the places are those of every other output; numbers here are rounded.
+    const given = state.dataset ? new Map() : new Map(board().rows.map(r => [r.label, standing(r, pillar)?.place]));
+    shownPlaces.set(pillar, new Map(found.map(([label, v]) => [label, given.get(label) ?? 1 + sorted.indexOf(v)])));
   }
   return shownPlaces.get(pillar);
 }
@@ -57,9 +59,14 @@ function methodCell(row) {
   const trained = row.method !== "";
   const pin = trained ? el("button", { type: "button", class: "pin", "aria-pressed": String(pinned), "--own": familyColour(row.family),
     "aria-label": `Draw ${row.label} in the charts`, title: "Draw in the charts", onclick: () => togglePin(row.label) }) : el("span", { class: "pin none" });
-  const open = trained ? el("button", { type: "button", class: "name", "aria-haspopup": "dialog", onclick: () => update({ method: row.label }) }, row.label)
+  const open = trained ? el("button", { type: "button", class: "name", "aria-haspopup": "dialog", onclick: () => update({ method: row.label }) }, breakable(row.label))
     : el("span", { class: "name plain" }, row.label);
   return el("th", { scope: "row" }, el("span", { class: "who" }, pin, el("span", {}, open, el("span", { class: "family" }, row.family))));
+}
+
+/* A long name breaks where its words end. */
+function breakable(label) {
+  return label.split(/(?<=[_[(])/).flatMap((part, i) => i ? [el("wbr"), part] : [part]);
 }
 
 function plainCell(text) {
@@ -96,12 +103,18 @@ function measureCell(row, column) {
   const cell = el("td", { class: best ? "best" : "" }, el("span", { class: "val" }, write(found[0], style)), marks);
   if (best) cell.title = "may be the best of the column";
   if (found[1] !== undefined) {
-    cell.append(el("span", { class: "err" }, "±" + write(found[1], style, true)));
+    cell.append(el("span", { class: "err" }, within(column, found) ?? "±" + write(found[1], style, true)));
     const [low, high] = column.domain;
     const at = v => `${(100 * Math.min(1, Math.max(0, (v - low) / (high - low || 1)))).toFixed(1)}%`;
     cell.append(el("span", { class: "iv", "aria-hidden": "true", "--a": at(found[0] - found[1]), "--b": at(found[0] + found[1]), "--m": at(found[0]) }));
   }
   return cell;
+}
+
+/* The ends of an interval that would leave the range of its metric, cut there. */
+function within(column, [mean, half]) {
+  if (column.measure !== "clean" || !dataset(column.name)?.bounded || (mean - half >= 0 && mean + half <= 1)) return null;
+  return `[${Math.max(0, mean - half).toFixed(3)}, ${Math.min(1, mean + half).toFixed(3)}]`;
 }
 
 /* The scale of the little bars: the range of the means and the usual interval, so that one wild method flattens no other. */

@@ -34,7 +34,8 @@ function drawControls() {
 }
 
 function drawAnswer() {
-  document.getElementById("answer").replaceChildren(...board().answer.map(text => el("li", {}, text)));
+  document.getElementById("answer").replaceChildren(...board().answer.map(([text, slice]) => el("li", {}, text, " ",
+    slice === "overview" ? null : el("button", { type: "button", class: "plain see", onclick: () => { update({ slice, sort: "" }); jump("board"); } }, `see ${slice}`))));
 }
 
 function drawNotes() {

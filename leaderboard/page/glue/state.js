@@ -67,6 +67,9 @@ function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const key of Object.keys(DEFAULTS)) state[key] = given.get(key) ?? DEFAULTS[key];
   if (!DATA.boards.some(b => b.track === state.track)) state.track = DEFAULTS.track;
+  // A link to a method need not say on which track it is.
+  const home = given.has("track") ? null : DATA.boards.find(b => b.rows.some(r => r.label === state.method && r.method));
+  if (home) state.track = home.track;
   if (!Object.hasOwn(DATA.slices, state.slice)) state.slice = DEFAULTS.slice;
   if (!league()) state.league = "";
   if (!dataset(state.dataset)) state.dataset = "";

@@ -88,8 +88,9 @@ function powerLines() {
     lines.push(`${here.name}: ${[here.metric, `${count(here.seeds, "seed")}, ${count(here.rows, "test row")}`, here.modalities.map((m, i) => here.inputs[i] ? `${m} (${here.inputs[i]})` : m).join(" + "), ...bounds.filter(Boolean)].join("; ")}.`);
     if (here.resolves !== null) lines.push(`The smallest difference of ${here.metric} found with 80 % power is ${here.resolves.toFixed(3)}.`);
   } else if (!state.league) {
-    const found = pillarsShown().filter(p => board().resolves[p] !== null).map(p => `${board().resolves[p].toFixed(3)} (${p})`);
-    if (found.length) lines.push(`The smallest advantage found with 80 % power is ${found.join(", ")}.`);
+    const { resolves, adjusted } = board();
+    const found = pillarsShown().filter(p => resolves[p] !== null && adjusted[p] !== null).map(p => `${resolves[p].toFixed(3)} / ${adjusted[p].toFixed(3)} (${p})`);
+    if (found.length) lines.push(`${DATA.power}: ${found.join(", ")}.`);
   } else lines.push(`${league().name}: ${league().about}.`);
   return lines;
 }
