@@ -66,8 +66,10 @@ def ours(workers: int) -> float:
 def bare(processes: int) -> float:
     """The same training per second without anything of ours around it, once the processes run."""
     context = multiprocessing.get_context("spawn")
-    start, end = context.Barrier(processes + 1), context.Barrier(processes + 1)
-    started = [context.Process(target=_loops, args=(CELLS // processes, start, end)) for _ in range(processes)]
+    start, end = (context.Barrier(processes + 1, timeout=600) for _ in range(2))  # none waits for ever for a lost one
+    started = [
+        context.Process(target=_loops, args=(CELLS // processes, start, end), daemon=True) for _ in range(processes)
+    ]
     for process in started:
         process.start()
     start.wait()
