@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,6 +19,7 @@ from benchmark.judging.claim import Claim, Judged, Judgement
 from datamodules.sources.files import write_whole
 
 COLOURS = {"supported": "#2a7f3f", "refuted": "#b3261e", "open": "#6b6b6b"}
+_DEAD = 3600  # seconds
 _INTRODUCTION = (
     "Every sentence has a rule that was fixed before the data: an estimate and a threshold, and nothing but the "
     "interval of the estimate decides. *supported*: the interval of every rule is wholly where the claim says; "
@@ -88,6 +90,9 @@ def _draw(axis: Axes, one: Judged) -> None:
 def write(sections: Sequence[Section], folder: Path) -> list[Path]:
     """Write `claims.md`, its figures, `claims.html` and `claims.json`, each whole or not at all."""
     pictures = folder / "claims"
+    for stray in folder.rglob(".incoming-*"):  # of a writer who was killed, if it is old: another may be writing
+        if stray.stat().st_mtime < time.time() - _DEAD:
+            stray.unlink(missing_ok=True)
     for section in sections:
         if drawn := figure(section.judgement):
             write_whole(pictures / f"{section.name}.svg", drawn.encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from benchmark.judging import (
 from benchmark.judging.cells import collect, measured, needed, plan_of
 from benchmark.judging.claim import Estimator
 from benchmark.judging.estimates import Correlation, Proportion
-from benchmark.judging.page import Section, markdown, page
+from benchmark.judging.page import Section, markdown, page, write
 from benchmark.judging.readings import audit, log_cost
 from benchmark.judging.results import Results
 from leaderboard.effect import Effect
@@ -252,6 +253,15 @@ def test_a_plugin_brings_a_claim_and_its_threshold_decides(tmp_path: Path, monke
     assert "**refuted**" in text and "claims/mine_high.svg" in text
     assert main(["validate", str(tmp_path / "claims")]) == 0  # what is written is not taken for a record
     assert (tmp_path / "claims" / "page" / "claims" / "mine_high.svg").read_text().startswith("<?xml")
+
+
+def test_half_files_of_a_killed_writer_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    old, new = tmp_path / ".incoming-a.html", tmp_path / ".incoming-b.html"
+    for path in (old, new):
+        path.write_text("<ht")
+    os.utime(old, (0, 0))
+    write([], tmp_path)
+    assert not old.exists() and new.exists()
 
 
 def test_an_experiment_is_not_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,10 +170,14 @@ def killed(command: Command, folder: Path, length: float, moments: random.Random
     kind = moments.choice(KINDS if command.workers else ("runner", "mid-write"))
     dies = in_the_middle_of_a_write(command.writes, moments) if kind == "mid-write" else lambda: None
     runner, moment = start(command.line, folder, dies), time.monotonic() + moments.uniform(0, length)
-    while kind != "mid-write" and time.monotonic() < moment:
+    workers: list[int] = []
+    # Who is to lose workers is given the time to have some.
+    while kind != "mid-write" and (time.monotonic() < moment or ("worker" in kind and not workers)):
         if _ended(runner):
             return None
         time.sleep(0.002)
+        if time.monotonic() >= moment:
+            workers = [pid for pid in alive(runner) if pid != runner]
     workers = [pid for pid in alive(runner) if pid != runner]
     targets = {
         "runner": [runner],
@@ -227,7 +231,7 @@ def outcome(folder: Path) -> dict[str, object]:
             found |= numbers(folder / place)
             if strays := [path.name for path in (folder / place).glob(".*.tmp")]:
                 raise Broken(f"half files: {strays[:3]}")
-    written = [folder / "results" / "tuned.toml", folder / PUBLISHED, *(folder / "results/claims/page").rglob("*")]
+    written = [folder / "results" / "tuned.toml", folder / PUBLISHED, *(folder / "results/claims/page").rglob("[!.]*")]
     return found | {path.name: path.read_bytes() for path in written if path.is_file()}
 
 
