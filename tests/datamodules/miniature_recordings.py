@@ -30,15 +30,16 @@ def make_utd_mhad(folder: Path, actions: int = 4, trials: int = 1) -> Path:
 
 
 def make_mosi(folder: Path, videos: int = 12) -> Path:
-    """Transcripts, features and row numbers; the last third of the videos is test."""
+    """Transcripts, features and row numbers; the last third of the videos is test, and each has both labels."""
     folder = folder / "MOSI"
     folder.mkdir(parents=True)
     draw = np.random.default_rng(0)
     transcripts: list[tuple[str, str, str, str]] = []
     index: dict[str, list[int]] = {"train": [], "test": []}
     for video in range(videos):
+        first = int(draw.integers(2))
         for utterance in range(1, 6):
-            label = int(draw.integers(2))
+            label = (first + utterance) % 2
             words = f"THE FILM NUMBER{video} WAS {'GREAT' if label else 'AWFUL'}"
             index["test" if video >= 2 * videos / 3 else "train"].append(len(transcripts))
             transcripts.append((f"v_{video}_x_{utterance}", words, "93", str(label)))
