@@ -69,10 +69,12 @@ def publish(
     for setting in settings or SETTINGS:
         try:
             evidence = gather(sources, datasets, skip_invalid, setting)
-        except BoardError:
+        except BoardError as error:
             # A folder without tuned results is no error, one that cannot be read or has neither is.
             if settings or (setting == SETTINGS[-1] and not parts):
                 raise
+            if datasets:  # it may have them, and not of all that were asked for
+                notes.append(f"nothing {setting} was exported: {error}")
             continue
         parts += _parts(evidence, setting)
         reasons |= evidence.not_applicable

@@ -14,9 +14,10 @@ import pytest
 from benchmark.again import TOLERANCE, run_again, same_kind
 from benchmark.cli import main
 from benchmark.matrix import shipped
+from benchmark.tune import read as choices_of
 from leaderboard.export import read
 from leaderboard.record import Record
-from leaderboard.reference import REFERENCE
+from leaderboard.reference import REFERENCE, TUNED
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = tomllib.loads(shipped()["reference"].read_text())
@@ -48,6 +49,17 @@ def test_it_holds_what_the_matrix_says() -> None:
     assert export.priors("default", "plain"), "frozen priors travel with it"
     entries = {(r.cell.label, r.cell.dataset, r.cell.tuning is None) for r in export.records if r.status == "ok"}
     assert len(export.kept.lines) == len(entries)
+
+
+def test_tuned_results_are_of_the_published_choice() -> None:
+    choices = choices_of(TUNED)
+    chosen = {(one.label, one.dataset): one for one in choices.choice}
+    tuned = [record.cell for record in read(REFERENCE).records if record.cell.tuning is not None]
+    assert tuned
+    for cell in tuned:
+        assert cell.tuning is not None and cell.tuning.digest == choices.digest
+        own = chosen[cell.label, cell.dataset]
+        assert cell.tuning.trial == own.trial and {**cell.recipe, **own.recipe} == cell.recipe
 
 
 def test_the_first_thing_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:
