@@ -138,7 +138,7 @@ class NpzViews(UserViews):
         for start in range(0, len(x) if x.dtype.kind == "f" else 0, BLOCK):
             block = x[start : start + BLOCK].reshape(len(x[start : start + BLOCK]), -1)
             empty = np.isnan(block)
-            huge = np.abs(block) > LARGEST
+            huge = np.isinf(block) | (np.abs(block) > LARGEST)  # a half-precision bound would itself be infinite
             bad = huge.any(axis=1)
             if self.gaps == "error":
                 bad |= empty.any(axis=1) & ~empty.all(axis=1)

@@ -417,6 +417,11 @@ def test_objects_are_refused_and_never_unpickled(pack: Any, tmp_path: Path, name
             ["facts", "sound"],
             "'facts', row 9: values must be finite and at most 1e+25",
         ),
+        (
+            {"facts": np.where(np.arange(40) == 8, np.inf, 1.0).astype(np.float16)[:, None]},  # as the bound would be
+            ["facts", "sound"],
+            "'facts', row 9: values must be finite",
+        ),
         ({"target": np.zeros((40, 2))}, ["facts", "sound"], "must be [N] numbers or names of classes"),
         ({"names": np.array([["x"]] * 40)}, ["facts", "names"], "must hold numbers"),
         ({}, ["facts"], "two arrays or more"),
