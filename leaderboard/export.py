@@ -24,7 +24,7 @@ from leaderboard import robustness
 from leaderboard.outcomes import GROUPS, Kept, Packed, key, pack, unpack
 from leaderboard.panels import Side
 from leaderboard.record import SCHEMA as RECORD
-from leaderboard.record import Cell, Condition, Failure, Fitted, InvalidRecord, Measured, Record
+from leaderboard.record import Cell, Condition, Failure, Fill, Fitted, InvalidRecord, Measured, Record
 from leaderboard.store import no_garbage
 from leaderboard.variance_prior import Prior
 
@@ -314,7 +314,7 @@ def _record(row: Mapping[str, Any]) -> Record:
             for c, score, own in facts
         )
         clean = msgspec.structs.replace(measured[0], metrics=dict(row["metrics"]), calibration=dict(row["calibration"]))
-        fills = _more(row["more"]).get(_FILLS, {})
+        fills = msgspec.convert(_more(row["more"]).get(_FILLS, {}), dict[str, dict[Fill, float]])
         measured = (clean, *(msgspec.structs.replace(c, fills=fills.get(c.id, {})) for c in measured[1:]))
     return Record(
         cell=cell,
