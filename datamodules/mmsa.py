@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from datamodules.base import SPLITS, DataModule, Gathered, Split, SplitName
 from datamodules.npz_views import channel_moments
 from datamodules.registry import register
-from datamodules.rows.as_recorded import Recorded
+from datamodules.rows.as_recorded import Original
 from datamodules.sources.array_file import ArrayFile
 from datamodules.sources.folders import find_data
 from datamodules.sources.mmsa_file import MODALITIES
@@ -81,7 +81,7 @@ class Mmsa(DataModule):
             splits[split] = Split(inputs, target, group=None if self._shared else group)
         return splits
 
-    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Original]:
         file = self._files[split]
         return {"text": str(file.get("raw_text")[row])} if "raw_text" in file.names else {}
 

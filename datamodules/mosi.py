@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.options import Count
 from datamodules.registry import register
-from datamodules.rows.as_recorded import Recorded
+from datamodules.rows.as_recorded import Original
 from datamodules.rows.fixed_order import Integers, split_by_class
 from datamodules.rows.sources import relative_to_source
 from datamodules.rows.standardise import standardise_by
@@ -152,7 +152,7 @@ class Mosi(DataModule):
             splits[name] = Split({"text": text, **vectors}, target, group=group)
         return splits
 
-    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Original]:
         return {"text": self._table.texts[self._rows[split][row]].lower()}
 
     @cached_property

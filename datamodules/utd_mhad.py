@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from datamodules.base import DataModule, Skeleton, Split, SplitName
 from datamodules.options import Count
 from datamodules.registry import register
-from datamodules.rows.as_recorded import Recorded
+from datamodules.rows.as_recorded import Original
 from datamodules.rows.resample import resample
 from datamodules.rows.standardise import moments, standardise
 from datamodules.rows.summaries import STATISTICS, summarise
@@ -142,7 +142,7 @@ class UtdMhad(DataModule):
             for name, own in rows.items()
         }
 
-    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Original]:
         recordings = list_recordings(self._folder)
         inertial, joints = read_recording(self._folder, recordings[_rows_of(recordings, split)[row]])
         body = Skeleton(torch.from_numpy(joints).view(-1, JOINTS, 3), BONES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from datamodules.base import DataModule, Skeleton
-from datamodules.rows.as_recorded import Recorded
+from datamodules.rows.as_recorded import Original
 from datamodules.spec import Modality
 
 LINES = 8  # channels of a sequence up to which each is a line, and not a band of a spectrogram
@@ -77,7 +77,7 @@ def draw_value(
             draw_words(axis, datamodule.spell(modality.name, value), width, fontsize)
 
 
-def draw_recorded(axis: Axes, recorded: Recorded, width: int, fontsize: float) -> None:
+def draw_recorded(axis: Axes, recorded: Original, width: int, fontsize: float) -> None:
     """Show what an input was made of."""
     bare(axis)
     match recorded:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from datamodules.base import Skeleton, SplitName
 
-Recorded = str | Tensor | Skeleton
+Original = str | Tensor | Skeleton
 """Words, curves `[T, channels]`, or a body in motion."""
 
 
@@ -14,6 +14,6 @@ Recorded = str | Tensor | Skeleton
 class AsRecorded(Protocol):
     """A dataset that still has what its inputs were made of."""
 
-    def as_recorded(self, split: SplitName, row: int) -> dict[str, Recorded]:
+    def as_recorded(self, split: SplitName, row: int) -> dict[str, Original]:
         """Modality -> what was recorded; a modality that is left out is drawn as its input."""
         ...
