@@ -76,6 +76,15 @@ def test_tuned_results_are_in_the_same_file(results: Path, file: Path, capsys: p
     assert shown[0] == shown[1] and "concat" in shown[0] and "gated" not in shown[0]
 
 
+def test_a_setting_that_lacks_a_dataset_that_was_asked_for_is_left_out_with_a_word(
+    results: Path, tmp_path: Path
+) -> None:
+    both = publish([results], tmp_path / "both.parquet", datasets=["digits", "shapes"])
+    assert any(note.startswith("nothing tuned was exported: ") for note in both.notes)
+    one = publish([results], tmp_path / "one.parquet", datasets=["digits"])
+    assert not any("was exported" in note for note in one.notes)
+
+
 def test_comparisons_by_row_survive_and_the_others_say_so(results: Path, file: Path) -> None:
     ours, theirs = (compare(gather([source]), "gated", "concat") for source in (results, file))
     by_row = [pair for pair in zip(ours.differences, theirs.differences, strict=True) if pair[0].kind in BY_ROW]
