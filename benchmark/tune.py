@@ -77,7 +77,11 @@ class Tuned(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """Of the choices, by which an edit is noticed."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        return _digest(self)
+
+    def of(self, choice: Chosen) -> str:
+        """The digest that a cell at a choice keeps: of that choice alone, which choices made later do not change."""
+        return _digest((self.trials, self.seeds, choice))
 
 
 def plan_trials(plan: Plan, trials: int, seeds: int) -> tuple[Trials, ...]:
@@ -111,6 +115,21 @@ def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int,
             )
         )
     return Tuned(number, seeds, tuple(sorted(chosen, key=lambda c: (c.dataset, c.label))))
+
+
+def extend(before: Tuned, more: Tuned) -> Tuned:
+    """The choices of both, where both have one the later: a matrix may be tuned a dataset at a time.
+
+    Raises:
+        UsageError: If they had different numbers of trials.
+    """
+    if (before.trials, before.seeds) != (more.trials, more.seeds):
+        raise UsageError(
+            f"choices by {before.trials} trials of {before.seeds} seeds and by {more.trials} of {more.seeds} do not mix: "
+            "tune into another --results folder"
+        )
+    choices = {(c.dataset, c.label): c for c in (*before.choice, *more.choice)}
+    return Tuned(more.trials, more.seeds, tuple(choices[key] for key in sorted(choices)))
 
 
 def write(tuned: Tuned, path: Path) -> None:
@@ -149,8 +168,8 @@ def apply(plan: Plan, tuned: Tuned) -> Plan:
     if missing:
         listed = ", ".join(f"{label} on {dataset}" for label, dataset in missing[:5])
         raise UsageError(f"not tuned: {listed}{', ...' * (len(missing) > 5)}. Run `polymodal tune` with them first")
-    cells = [_tuned(cell, choices[cell.label, cell.dataset], tuned.digest) for cell in plan.cells]
-    return replace(plan, cells=tuple(cells))
+    own = [(cell, choices[cell.label, cell.dataset]) for cell in plan.cells]
+    return replace(plan, cells=tuple(_tuned(cell, choice, tuned.of(choice)) for cell, choice in own))
 
 
 def points(dataset: str, trials: int) -> list[list[float]]:
@@ -158,6 +177,10 @@ def points(dataset: str, trials: int) -> list[list[float]]:
     engine = qmc.Sobol(len(SHARED) + OWN, scramble=True, rng=derive("tune", dataset))
     power = max(0, (trials - 2).bit_length())
     return engine.random_base2(power)[: max(0, trials - 1)].tolist()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
 def _cells(entry: Cell, trials: int, seeds: int) -> tuple[tuple[Cell, ...], ...]:

@@ -89,7 +89,7 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
     """How a cell came to its values: the trial that was chosen, and the validation scores of all of them.
 
     Attributes:
-        digest: Of all choices that were made together.
+        digest: Of the choice, with the numbers of trials and of their seeds.
         scores: None for a trial that failed.
     """
 

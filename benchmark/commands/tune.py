@@ -24,7 +24,8 @@ EXAMPLE = """examples:
   polymodal tune --methods gated,concat --datasets digit_halves --trials 8 --workers 2
   polymodal run core --tuned results/tuned.toml --seeds 5
 
-Trial 0 is the default. Trials are kept in RESULTS/trials: an interrupted `tune` goes on where it was.
+Trial 0 is the default. Trials are kept in RESULTS/trials: an interrupted `tune` goes on where it was. Choices of
+other methods or datasets that RESULTS/tuned.toml has already, by as many trials, are kept.
 Exit codes are those of `run`.
 """
 
@@ -49,7 +50,7 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     """Run the trials of a plan and write down what they choose."""
     from benchmark.executors.foreground import execute, exit_code
     from benchmark.matrix import DEFAULT
-    from benchmark.tune import choose, plan_trials, write
+    from benchmark.tune import choose, extend, plan_trials, read, write
 
     for fault in plan.faulty:
         print(f"failed to plan: {fault}", file=sys.stderr)
@@ -68,7 +69,7 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     known |= {record.cell.id: record for record in outcome.records}
     tuned = choose(trials, known, arguments.trials, arguments.budget_seeds)
     path = Path(arguments.results) / "tuned.toml"
-    write(tuned, path)
+    write(extend(read(path), tuned) if path.exists() else tuned, path)
     if not arguments.json:
         _show(tuned)
         print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,8 +206,30 @@ def test_a_tuned_plan_runs_the_choice_and_says_so(plan: Plan) -> None:
     }
     for cell, own in zip(cells, trials, strict=True):
         assert cell.recipe == own.cells[3][0].recipe and cell.options == own.cells[3][0].options
-        assert cell.tuning and cell.tuning.trial == 3 and cell.tuning.digest == tuned.digest
+        assert cell.tuning and cell.tuning.trial == 3
+        choice = next(c for c in tuned.choice if (c.label, c.dataset) == (cell.label, cell.dataset))
+        assert cell.tuning.digest == tuned.of(choice)
         assert cell.split == "test" and cell.conditions == own.entry.conditions
     other = make_plan(parse({**MATRIX, "methods": ["late"]}, "test"))
     with pytest.raises(UsageError, match="not tuned: late on interactions_xor"):
         tune.apply(other, tuned)
+
+
+def test_a_matrix_may_be_tuned_a_piece_at_a_time(plan: Plan) -> None:
+    trials = tune.plan_trials(plan, 4, 1)
+    both = tune.choose(trials, scored(trials, float), 4, 1)
+    first, second = (tune.choose([one], scored((one,), float), 4, 1) for one in trials)
+    assert tune.extend(first, second) == tune.extend(second, first) == both
+    again = tune.choose([trials[0]], scored((trials[0],), lambda t: -t), 4, 1)
+    assert {c.trial for c in tune.extend(both, again).choice} == {0, 3}, "the later choice counts"
+    more = tune.choose(trials, scored(tune.plan_trials(plan, 5, 1), float), 5, 1)
+    with pytest.raises(UsageError, match="do not mix"):
+        tune.extend(first, more)
+
+
+def test_a_tuned_cell_keeps_its_id_when_others_are_tuned_later(plan: Plan) -> None:
+    trials = tune.plan_trials(plan, 4, 1)
+    both = tune.choose(trials, scored(trials, float), 4, 1)
+    alone = tune.choose(trials[:1], scored(trials[:1], float), 4, 1)
+    own = replace(plan, cells=tuple(c for c in plan.cells if c.label == trials[0].entry.label))
+    assert {c.id for c in tune.apply(own, alone).cells} == {c.id for c in tune.apply(own, both).cells}
