@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 # Two test processes, one torch thread each: two by two threads are slower than one.
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
+# pip does not compile (above), so where Python is told not to either, every process would, for eight seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 TESTS ?= tests
 PROCESSES ?= 2
 N ?= 1000

@@ -125,8 +125,8 @@ def extend(before: Tuned, more: Tuned) -> Tuned:
     """
     if (before.trials, before.seeds) != (more.trials, more.seeds):
         raise UsageError(
-            f"choices by {before.trials} trials of {before.seeds} seeds and by {more.trials} of {more.seeds} do not mix: "
-            "tune into another --results folder"
+            f"choices by {before.trials} trials of {before.seeds} seeds and by {more.trials} of {more.seeds} "
+            "do not mix: tune into another --results folder"
         )
     choices = {(c.dataset, c.label): c for c in (*before.choice, *more.choice)}
     return Tuned(more.trials, more.seeds, tuple(choices[key] for key in sorted(choices)))
