@@ -27,7 +27,8 @@ EXAMPLE = """examples:
   polymodal claims run                          run the cells that are missing, write claims.md, figures and a page
   polymodal claims run low_rank_reaches_tensor --workers 2
 
-Runs resume. A claim of your own is a function with @claim("name") in a --plugin file.
+Runs resume, and the page keeps what it says of claims that are not named. A claim of your own is a function with
+@claim("name") in a --plugin file.
 """
 FOLDER = "claims"  # below the results
 PAGE = "page"  # below that: what is beside records and ends in `.json` is taken for one
@@ -127,6 +128,8 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> int:
     check_execution(arguments)
     store = _store(arguments)
     store.prepare()
+    folder = Path(arguments.output) if arguments.output else store.folder / PAGE
+    known = _earlier(folder)
     code, sections = 0, []
     for name in names:
         section, own = _judged(name, arguments, train=not arguments.no_run)
@@ -135,9 +138,18 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> int:
         code = max(code, own)
         if own >= 128:  # stopped: what is known so far is written
             break
-    for path in write(sections, Path(arguments.output) if arguments.output else store.folder / PAGE):
+    known.update((section.name, section) for section in sections)
+    for path in write([known[name] for name in sorted(known)], folder):
         print(path)
     return code
+
+
+def _earlier(folder: Path) -> dict[str, Section]:
+    """What the page says already, by claim: those that are not judged now stay as they are."""
+    from benchmark.judging import claims
+    from benchmark.judging.page import earlier
+
+    return {s.name: s for s in earlier(folder, {e.name: (e.summary, _claim(e.name)) for e in claims.entries()})}
 
 
 def _judged(name: str, arguments: argparse.Namespace, train: bool = False) -> tuple[Section, int]:

@@ -121,15 +121,17 @@ class Claim:
 
     def judge(self, results: Results) -> Judgement:
         """The verdict on these results."""
-        level = self.level
-        found = tuple(_judged(rule, results, level) for rule in self.rules)
+        return self.conclude(tuple(_judged(rule, results, self.level) for rule in self.rules))
+
+    def conclude(self, found: tuple[Judged, ...]) -> Judgement:
+        """What the rules say together."""
         verdicts = [one.verdict for one in found]
         verdict: Verdict = "open"
         if "refuted" in verdicts:
             verdict = "refuted"
         elif all(v == "supported" for v in verdicts):
             verdict = "supported"
-        return Judgement(verdict, found, level)
+        return Judgement(verdict, found, self.level)
 
     @property
     def level(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,10 +15,11 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmark.judging.claim import Claim, Judged, Judgement
+from benchmark.judging.claim import Claim, Judged, Judgement, Rule
 from datamodules.sources.files import write_whole
 
 COLOURS = {"supported": "#2a7f3f", "refuted": "#b3261e", "open": "#6b6b6b"}
+JUDGED = "claims.json"
 _DEAD = 3600  # seconds
 _INTRODUCTION = (
     "Every sentence has a rule that was fixed before the data: an estimate and a threshold, and nothing but the "
@@ -87,6 +88,39 @@ def _draw(axis: Axes, one: Judged) -> None:
         axis.spines[side].set_visible(False)
 
 
+def earlier(folder: Path, claims: Mapping[str, tuple[str, Claim]]) -> Iterator[Section]:
+    """What the page in a folder says of claims whose rules are still the same; their cells need not be at hand.
+
+    Only estimates are taken from it: the verdicts follow from them, as they did.
+
+    Args:
+        claims: Name -> sentence and claim.
+
+    Raises:
+        ValueError: If the page was not written by `write`.
+    """
+    path = folder / JUDGED
+    if not path.exists():
+        return
+    try:
+        for one in json.loads(path.read_text(encoding="utf-8")):
+            sentence, claim = claims.get(one["claim"], ("", None))
+            if claim is not None and [o["rule"] for o in one["rules"]] == [rule.text for rule in claim.rules]:
+                found = tuple(_read(rule, o) for rule, o in zip(claim.rules, one["rules"], strict=True))
+                yield Section(
+                    one["claim"], sentence, claim, claim.conclude(found), one["evidence"], tuple(one["power"])
+                )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no file of `polymodal claims run`: {error}") from None
+
+
+def _read(rule: Rule, plain: Mapping[str, Any]) -> Judged:
+    if plain["value"] is None:
+        return Judged(rule, "open", reason=plain["why"])
+    low, high = float(plain["low"]), float(plain["high"])
+    return Judged(rule, rule.verdict(low, high), float(plain["value"]), low, high)
+
+
 def write(sections: Sequence[Section], folder: Path) -> list[Path]:
     """Write `claims.md`, its figures, `claims.html` and `claims.json`, each whole or not at all."""
     pictures = folder / "claims"
@@ -99,7 +133,7 @@ def write(sections: Sequence[Section], folder: Path) -> list[Path]:
     made = {
         "claims.md": markdown(sections),
         "claims.html": page(sections),
-        "claims.json": json.dumps([_plain(s) for s in sections], indent=1) + "\n",
+        JUDGED: json.dumps([_plain(s) for s in sections], indent=1) + "\n",
     }
     for name, text in made.items():
         write_whole(folder / name, text.encode())
@@ -181,4 +215,10 @@ def _plain(s: Section) -> dict[str, Any]:
         {"rule": o.rule.text, "value": o.value, "low": o.low, "high": o.high, "says": o.verdict, "why": o.reason}
         for o in s.judgement.rules
     ]
-    return {"claim": s.name, "verdict": s.judgement.verdict, "evidence": s.evidence, "rules": rules}
+    return {
+        "claim": s.name,
+        "verdict": s.judgement.verdict,
+        "evidence": s.evidence,
+        "rules": rules,
+        "power": list(s.power),
+    }

@@ -27,7 +27,7 @@ from benchmark.judging import (
 from benchmark.judging.cells import collect, measured, needed, plan_of
 from benchmark.judging.claim import Estimator
 from benchmark.judging.estimates import Correlation, Proportion
-from benchmark.judging.page import Section, markdown, page, write
+from benchmark.judging.page import Section, earlier, markdown, page, write
 from benchmark.judging.readings import audit, log_cost
 from benchmark.judging.results import Results
 from leaderboard.effect import Effect
@@ -242,7 +242,8 @@ def run_claim(
         "0",
     ]
     assert main(arguments) == 0
-    return json.loads((tmp_path / "claims" / "page" / "claims.json").read_text())[0]
+    judged = json.loads((tmp_path / "claims" / "page" / "claims.json").read_text())
+    return next(one for one in judged if one["claim"] == name)
 
 
 def test_a_plugin_brings_a_claim_and_its_threshold_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,13 +289,28 @@ def test_the_page_escapes_and_counts(tmp_path: Path) -> None:
 
 def test_the_page_of_the_site_has_every_claim_with_its_rules_as_they_are() -> None:
     root = Path(__file__).parents[2]
-    published = {one["claim"]: one["verdict"] for one in json.loads(VERDICTS.read_text(encoding="utf-8"))}
-    text = (root / "docs" / "claims.md").read_text(encoding="utf-8")
-    for name in (path.stem for path in (root / "benchmark" / "claims").glob("[a-z]*.py")):
-        verdict = published.get(name, "missing: run `polymodal claims run --output docs`")
-        assert f"(#{name}) | **{verdict}** |" in text, name
-        for rule in claims.get(name)().rules:
-            assert f"| {rule.text} |" in text, f"run `polymodal claims run --output docs`: {name} has changed"
+    known = {e.name: (e.summary, claims.get(e.name)()) for e in claims.entries()}
+    published = list(earlier(VERDICTS.parent, known))
+    assert [s.name for s in published] == sorted(p.stem for p in (root / "benchmark" / "claims").glob("[a-z]*.py"))
+    assert (root / "docs" / "claims.md").read_text(encoding="utf-8") == markdown(published), "claims run --output docs"
+
+
+def test_a_page_keeps_what_it_says_of_other_claims(tmp_path: Path) -> None:
+    results = planted(tmp_path / "cells", good=Planted(0.88), bad=Planted(0.80))
+    rule, other = above("good less bad", Difference("good", "bad")), above("more", Difference("good", "bad"), 0.5)
+    known = {name: ("It is better.", Claim("here", (r,))) for name, r in (("a", rule), ("b", other))}
+    sections = [Section(n, s, c, c.judge(results), "two cells", ("5 seeds",)) for n, (s, c) in known.items()]
+    write(sections, tmp_path)
+    assert list(earlier(tmp_path, known)) == sections
+    assert list(earlier(tmp_path, {**known, "b": ("It is better.", Claim("here", (rule,)))})) == sections[:1], (
+        "what was judged by another rule is not kept"
+    )
+    path = tmp_path / "claims.json"
+    path.write_text(path.read_text().replace('"verdict": "refuted"', '"verdict": "supported"'))
+    assert list(earlier(tmp_path, known)) == sections, "a verdict follows from its interval, whatever is written"
+    path.write_text("[1]")
+    with pytest.raises(ValueError, match="no file of `polymodal claims run`"):
+        list(earlier(tmp_path, known))
 
 
 def test_equal_orders_of_few_things_are_not_known_exactly() -> None:
