@@ -38,7 +38,7 @@ class AvDigitsSpeakers(Recorded):
     Read from `fsdd/recordings` and `MNIST/raw` below `POLYMODAL_DATA`. Speakers are taken in alphabetical order: four
     for training, one for validation, one for test. Test images are MNIST test images; training and validation share
     MNIST's training images without a common one. The recordings themselves can be corrupted (`sound_noise`,
-    `sound_mask`, `sound_gain`), and their spectra made of that, once these are calibrated.
+    `sound_mask`, `sound_gain`), and their spectra made of that.
     """
 
     version = "1"

@@ -69,7 +69,7 @@ LIMITS: dict[str, dict[str, tuple[float, float, bool]]] = {
         "scale_drift": (0.1, 5, True),
     },
     "sound": {
-        "sound_noise": (40, -10, False),
+        "sound_noise": (80, -10, False),
         "sound_mask": (0.05, 0.95, False),
         "sound_gain": (3, 75, False),
     },
