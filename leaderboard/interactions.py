@@ -37,7 +37,7 @@ def least_squares(columns: Sequence[Floats], y: Floats, level: float = 0.95) -> 
     if np.linalg.matrix_rank(design) < count:
         raise ValueError("Expected columns that are linearly independent: one is constant, or a combination of others")
     q, r = np.linalg.qr(design)
-    w = np.linalg.solve(r, q.T @ y)
+    w = np.asarray(np.linalg.solve(r, q.T @ y), dtype=np.float64)
     error, freedom = y - design @ w, rows - count
     residual = float(error @ error)
     se = np.sqrt(residual / freedom * (np.linalg.inv(r) ** 2).sum(axis=1))
