@@ -85,14 +85,7 @@ def run(
 
     Args:
         matrix: As in `plan`, as are the others up to `data`.
-        methods: See `plan`.
-        datasets: See `plan`.
-        seeds: See `plan`.
-        conditions: See `plan`.
-        recipe: See `plan`.
-        plugins: See `plan`. A class that workers cannot import from a file runs in this process.
-        baselines: See `plan`.
-        data: See `plan`.
+        plugins: As in `plan`; a class that workers cannot import from a file runs in this process.
         results: Folder of the records.
         workers: Worker processes; 0 runs in this process. None: one per GPU or core.
         tuned: Choices of `tune`.
@@ -131,16 +124,9 @@ def tune(
 
     Args:
         matrix: As in `plan`, as are the others up to `data`.
-        methods: See `plan`.
-        datasets: See `plan`.
-        recipe: See `plan`.
-        plugins: See `plan`.
-        baselines: See `plan`.
-        data: See `plan`.
         trials: Of every method on every dataset; the first is the default.
         results: Folder of the trials and of `tuned.toml`.
-        workers: See `run`.
-        quiet: See `run`.
+        workers: As in `run`, as is `quiet`.
         more: Any other argument of `polymodal tune`, by its name.
 
     Raises:

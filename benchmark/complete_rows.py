@@ -6,9 +6,9 @@ from functools import cached_property
 
 from torch import Tensor
 
-from benchmark.few_steps import Sketch
+from benchmark.few_steps import Sketch, training_split
+from benchmark.identity import layers
 from datamodules.base import DataModule
-from datamodules.bases.around import Around
 from datamodules.bases.user_views import UserViews
 from datamodules.rows.incomplete import Incomplete
 from methods.base import Recipe
@@ -29,11 +29,10 @@ class CompleteRows:
 
     def reason_against(self, sketch: Sketch) -> str | None:
         """Why a method that correlates modalities cannot be fitted; None if it can, or if that is not known."""
-        if not sketch.correlated or self.present is None or (rows := self._complete(self.present)) >= NEEDED:
+        if not sketch.correlated or self.present is None or (rows := int(self.present.all(dim=1).sum())) >= NEEDED:
             return None
-        return (
-            f"correlates modalities, and {rows} of {len(self.present)} training rows have them all: it needs {NEEDED}"
-        )
+        every = len(self.present)
+        return f"correlates modalities, and {rows} of {every} training rows have them all: it needs {NEEDED}"
 
     def narrowed(self, sketch: Sketch, recipe: Recipe) -> str | None:
         """What is said of codes of which a batch of these rows trains some columns alone."""
@@ -47,22 +46,11 @@ class CompleteRows:
             return None
         return f"{batch} rows of a batch have both modalities, which train {columns} of {sketch.correlated} columns"
 
-    @staticmethod
-    def _complete(present: Tensor) -> int:
-        return int(present.all(dim=1).sum())
-
     @cached_property
     def present(self) -> Tensor | None:
         """`[N, M]` of the training rows; None if it is not worth reading or cannot be read, which their cells say."""
-        layers = [self.datamodule]
-        while isinstance(layers[-1], Around):
-            layers.append(layers[-1].base)
-        rows = next((layer for layer in layers if isinstance(layer, Incomplete | UserViews)), None)
-        if rows is None:
-            return None
-        try:
-            train = rows.splits["train"]
-        except Exception:  # noqa: BLE001 - code of anyone, and the other datasets are still to be planned
+        rows = next((one for one in layers(self.datamodule) if isinstance(one, Incomplete | UserViews)), None)
+        if rows is None or (train := training_split(rows)) is None:
             return None
         everything = train.target.new_ones(len(train.target), len(rows.task.names)).bool()
         return everything if train.present is None else train.present.bool()

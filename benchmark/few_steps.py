@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmark.cost import trainable
+from benchmark.identity import layers
 from benchmark.trainer import STEPS_AN_EPOCH, TrainerOptions
-from datamodules.base import DataModule
-from datamodules.bases.around import Around
+from datamodules.base import DataModule, Split
 from datamodules.bases.user_views import UserViews
 from leaderboard.convergence import FEW_STEPS, some
 from methods.base import Method, Recipe
@@ -56,14 +56,14 @@ def step_notes(
         sketches: Label -> what will be trained.
     """
     trained = {label: sketch for label, sketch in sketches.items() if sketch.epochs}
-    inner = _innermost(datamodule)
+    inner = layers(datamodule)[-1]
     own = isinstance(inner, UserViews)
     epochs = min((sketch.epochs for sketch in trained.values()), default=0)
     if not trained or (epochs * STEPS_AN_EPOCH >= FEW_STEPS and not own):
         return
-    rows = _training_rows(inner)
-    if rows is None:
+    if (train := training_split(inner)) is None:
         return
+    rows = len(train.target)
     fitting = trainer.fitting(recipe.batch_size, rows)
     if own and fitting < recipe.batch_size:
         yield f"{rows} training rows: batches of {fitting} instead of {recipe.batch_size}, for eight steps an epoch"
@@ -84,16 +84,9 @@ def _correlated(method: Method) -> int:
     return max((part.components for part in aligned), default=0)
 
 
-def _innermost(datamodule: DataModule) -> DataModule:
-    """As many rows, without what is computed of them (features)."""
-    while isinstance(datamodule, Around):
-        datamodule = datamodule.base
-    return datamodule
-
-
-def _training_rows(datamodule: DataModule) -> int | None:
-    """None if they cannot be read: what is wrong with them is for the cells of this dataset to say, each by itself."""
+def training_split(datamodule: DataModule) -> Split | None:
+    """None if it cannot be read: what is wrong with it is for the cells of this dataset to say, each by itself."""
     try:
-        return len(datamodule.splits["train"].target)
+        return datamodule.splits["train"]
     except Exception:  # noqa: BLE001 - code of anyone, and the other datasets are still to be planned
         return None

@@ -63,15 +63,20 @@ def method_digest(cls: type[Method], options: Mapping[str, Any]) -> str:
 
 def protocol_digest(datamodule: DataModule) -> str:
     """Of the code that all methods share on a dataset."""
-    layers = [datamodule]
-    while isinstance(layers[-1], Around):
-        layers.append(layers[-1].base)
     return _join(
         [
             *(_read(path, _changed(path))[0] for path in map(_path, PROTOCOL)),
-            *(_digest(type(part), _DATASETS) for part in (*layers, datamodule.task.goal)),
+            *(_digest(type(part), _DATASETS) for part in (*layers(datamodule), datamodule.task.goal)),
         ]
     )
+
+
+def layers(datamodule: DataModule) -> list[DataModule]:
+    """The dataset and what it is around, the innermost last: as many rows, without what is computed of them."""
+    found = [datamodule]
+    while isinstance(found[-1], Around):
+        found.append(found[-1].base)
+    return found
 
 
 def code_digest(path: Path) -> str:

@@ -56,14 +56,11 @@ def _processor() -> str:
 
 
 def _revision() -> dict[str, Any]:
-    folder = Path(__file__).parent
+    def git(*words: str) -> str:
+        options: Any = {"cwd": Path(__file__).parent, "capture_output": True, "text": True}
+        return subprocess.run(["git", *words], check=True, timeout=10, **options).stdout.strip()
+
     try:
-        revision = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-        dirty = subprocess.run(
-            ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
+        return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.SubprocessError):
         return {"revision": None, "dirty": None}
-    return {"revision": revision, "dirty": bool(dirty)}

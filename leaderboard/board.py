@@ -131,7 +131,7 @@ class Board(Shown):
     @property
     def references(self) -> tuple[str, ...]:
         """Rows that stand above all others, whatever these are ordered by: what every method is to be read against."""
-        return (TRIVIAL, BEST_UNIMODAL, self.control)
+        return _references(self.control)
 
     def order(self, pillar: str) -> list[Standing]:
         """The methods with a place in a pillar, best first."""
@@ -353,8 +353,12 @@ def _normalised(entry: Entry, measure: str) -> float:
     return measures.normalise(mean, entry.records[0]) if measure == "clean" else mean
 
 
+def _references(control: str) -> tuple[str, ...]:
+    return (TRIVIAL, BEST_UNIMODAL, control)
+
+
 def _order(row: Row, control: str) -> tuple[Any, ...]:
-    references = (TRIVIAL, BEST_UNIMODAL, control)
+    references = _references(control)
     if row.label in references:
         return (-1, references.index(row.label))
     standing = row.standings.get("clean")

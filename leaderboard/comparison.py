@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,7 +118,7 @@ def compare(evidence: Evidence, a: str, b: str, every: bool = False, top: int = 
     tracks = {r.cell.track for own in (mine, theirs) for several in own.values() for r in several}
     if len(tracks) > 1:
         notes.append("of different tracks: one of them saw corrupted or missing modalities in training")
-    lines: list[_Line] = []
+    lines: list[tuple[Difference, Effect]] = []
     without_rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
     differing: list[RowDifference] = []
     failed = {(r.cell.label, r.cell.dataset): r.cell.seed for r in evidence.failed if r.cell.label in (a, b)}
@@ -138,8 +138,8 @@ def compare(evidence: Evidence, a: str, b: str, every: bool = False, top: int = 
             f"{', '.join(names)}: an export keeps rows for what a board ranks by, so these intervals are over seeds "
             f"only: {', '.join(whats[:4])}{', ...' * (len(whats) > 4)}"
         )
-    judged = judge([line.effect for line in lines])
-    differences = [line.judged(found.p, found.verdict) for line, found in zip(lines, judged, strict=True)]
+    judged = judge([effect for _, effect in lines])
+    differences = [replace(d, p=j.p, verdict=j.verdict) for (d, _), j in zip(lines, judged, strict=True)]
     return Comparison(a, b, tuple(differences), tuple(differing), tuple(notes))
 
 
@@ -154,24 +154,6 @@ def _records(evidence: Evidence, label: str) -> dict[str, list[Record]]:
         guess = f" Did you mean {near[0]!r}?" if near else ""
         raise BoardError(f"no method named {label!r} on the board.{guess} Known: {', '.join(known)}")
     return found
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A difference before all lines are known, and with them what a verdict takes."""
-
-    dataset: str
-    metric: str
-    kind: str
-    what: str
-    a: float
-    b: float
-    effect: Effect
-
-    def judged(self, p: float, verdict: Verdict) -> Difference:
-        low, high = self.effect.interval()
-        scores = (self.a, self.b, self.effect.value)
-        return Difference(self.dataset, self.metric, self.kind, self.what, *scores, low, high, p, verdict)
 
 
 class _Pair:
@@ -212,15 +194,15 @@ class _Pair:
 
     def _values(self, record: Record, ids: Sequence[str]) -> np.ndarray | None:
         """What each row adds to the score under each condition, `[conditions, N]`."""
-        store = self.stores[record.cell.id]
-        found = rows.arrays(store, record, list(ids)) if isinstance(store, Store) else None
+        cell = record.cell
+        found = rows.read(self.stores[cell.id], cell.id, cell.metric, list(ids))
         if found is None:
             return None
         self.target = found[0]
-        return scores.contributions(record.cell.metric, *found)
+        return scores.contributions(cell.metric, *found)
 
-    def line(self, kind: str, what: str, weights: Mapping[str, float]) -> _Line:
-        """How the two differ in a weighted mean of conditions."""
+    def line(self, kind: str, what: str, weights: Mapping[str, float]) -> tuple[Difference, Effect]:
+        """How the two differ in a weighted mean of conditions, not adjusted yet for the number of lines."""
         summaries = self._by_row(weights)
         if summaries is None:
             self.seeds_only.append(what)
@@ -229,7 +211,8 @@ class _Pair:
         panel = moderated.panel(summaries, 1.0 if self.higher else -1.0, prior)
         a, b = self.labels
         effect = panel.difference(a, b)
-        return _Line(self.dataset, self.metric, kind, what, summaries[a].mean, summaries[b].mean, effect)
+        facts = (self.dataset, self.metric, kind, what, summaries[a].mean, summaries[b].mean)
+        return Difference(*facts, effect.value, *effect.interval(), effect.p, effect.verdict()), effect
 
     def _prior(self, weights: Mapping[str, float]) -> variance_prior.Prior:
         """Of the variance over seeds, from all methods of the dataset that have these conditions."""

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.optimize
 import scipy.stats
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit  # ten times as fast as scipy.stats.t, and a board asks often
+from scipy.special import stdtr  # ten times as fast as scipy.stats.t, and a board asks often
 
-from leaderboard.stats import ALPHA, LEVEL, holm
+from leaderboard.stats import ALPHA, LEVEL, holm, quantile
 
 Floats = NDArray[np.float64]
 Verdict = Literal["win", "tie", "loss"]
@@ -57,13 +57,13 @@ class Effect:
             return 1.0 if self.value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
-    def verdict(self, alpha: float = ALPHA) -> Verdict:
-        """Which side of 0 the truth is on, if that can be told at this level."""
-        return _verdict(self, self.p, alpha)
+    def verdict(self) -> Verdict:
+        """Which side of 0 the truth is on, if that can be told."""
+        return _verdict(self, self.p)
 
-    def detectable(self, power: float = POWER, alpha: float = ALPHA) -> float:
-        """The smallest true difference that a comparison as exact as this one finds with this power."""
-        return noncentrality(self.freedom, power, alpha) * self.error
+    def detectable(self, alpha: float = ALPHA) -> float:
+        """The smallest true difference that a comparison as exact as this one finds with a power of `POWER`."""
+        return noncentrality(self.freedom, alpha=alpha) * self.error
 
     def scaled(self, factor: float) -> Effect:
         """The same in other units."""
@@ -79,10 +79,10 @@ class Line:
     verdict: Verdict
 
 
-def judge(effects: Sequence[Effect], alpha: float = ALPHA) -> tuple[Line, ...]:
-    """Verdicts by Holm's adjustment: the chance of any false win or loss among all lines is at most `alpha`."""
+def judge(effects: Sequence[Effect]) -> tuple[Line, ...]:
+    """Verdicts by Holm's adjustment: the chance of any false win or loss among all lines is at most `ALPHA`."""
     adjusted = holm([effect.p for effect in effects])
-    return tuple(Line(e, p, _verdict(e, p, alpha)) for e, p in zip(effects, adjusted, strict=True))
+    return tuple(Line(e, p, _verdict(e, p)) for e, p in zip(effects, adjusted, strict=True))
 
 
 def average(effects: Sequence[Effect]) -> Effect:
@@ -113,11 +113,6 @@ def satterthwaite(parts: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
     return np.divide(1.0, lost, out=np.full(total.shape, np.inf), where=lost > 0)
 
 
-def quantile(p: float, freedom: float) -> float:
-    """Of Student's t."""
-    return float(stdtrit(freedom, p))
-
-
 @lru_cache(maxsize=10_000)
 def noncentrality(freedom: float, power: float = POWER, alpha: float = ALPHA) -> float:
     """How many standard errors from 0 the truth must be for a two-sided t test to find it with this power."""
@@ -133,7 +128,7 @@ def noncentrality(freedom: float, power: float = POWER, alpha: float = ALPHA) ->
     return scipy.optimize.root_scalar(missing, bracket=(0, 10 * critical + 10), xtol=1e-6).root
 
 
-def _verdict(effect: Effect, p: float, alpha: float) -> Verdict:
-    if p > alpha:
+def _verdict(effect: Effect, p: float) -> Verdict:
+    if p > ALPHA:
         return "tie"
     return "win" if effect.value > 0 else "loss"

@@ -44,15 +44,14 @@ class Candidate:
     best: bool
 
 
-def with_the_best(
-    panels: Sequence[Panel], names: Sequence[str], level: float = LEVEL, draws: int = DRAWS
-) -> tuple[Candidate, ...]:
+def with_the_best(panels: Sequence[Panel], names: Sequence[str], draws: int = DRAWS) -> tuple[Candidate, ...]:
     """Compare every method with the best of the others, by their means over datasets.
+
+    No method is wrongly said not to be the best, with a chance of `LEVEL`.
 
     Args:
         panels: One per dataset, each with all of these methods.
         names: The methods: those that are complete on these datasets.
-        level: The chance that no method is wrongly said not to be the best.
         draws: Of the simulation that gives the quantile.
 
     Returns:
@@ -64,23 +63,23 @@ def with_the_best(
         return tuple(Candidate(name, 0.0, -np.inf, np.inf, True) for name in names)
     order = sorted(names)  # no verdict may depend on the order of the records
     if len(order) > _MANY:
-        found = _bonferroni(panels, order, level)
+        found = _bonferroni(panels, order)
         return tuple(found[name] for name in names)
     pairs = mean_pairs([panel.pairs(order) for panel in panels])
     rng = np.random.default_rng(0)  # nor on when the board is made
     drawn = np.mean([panel.draws(order, draws, rng) for panel in panels], axis=0)
     known = np.isfinite(pairs.variance)
     error = np.sqrt(np.where(known, pairs.variance, 0.0))
-    margin = np.where(known, critical(drawn, pairs, level) * error, np.inf)
+    margin = np.where(known, critical(drawn, pairs) * error, np.inf)
     found = {name: _candidate(name, i, pairs.value[i], margin[i]) for i, name in enumerate(order)}
     return tuple(found[name] for name in names)
 
 
-def _bonferroni(panels: Sequence[Panel], order: Sequence[str], level: float) -> dict[str, Candidate]:
+def _bonferroni(panels: Sequence[Panel], order: Sequence[str]) -> dict[str, Candidate]:
     points = np.mean([[p.methods[name].mean * p.unit for name in order] for p in panels], axis=0)
     leaders = [order[int(i)] for i in np.argsort(-points, kind="stable")[:_LEADERS]]
     pairs = mean_pairs([panel.pairs(order, leaders) for panel in panels])
-    tail = (1 - level) / (len(order) * (len(order) - 1))
+    tail = (1 - LEVEL) / (len(order) * (len(order) - 1))
     with np.errstate(invalid="ignore"):
         margin = np.where(
             np.isfinite(pairs.variance), stdtrit(pairs.freedom, 1 - tail) * np.sqrt(pairs.variance), np.inf

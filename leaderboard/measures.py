@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,19 +120,8 @@ SLICES: dict[str, tuple[str, ...]] = {
     "overview": ("clean", "drop", "missing", "parameters", "train_seconds"),
     "clean": ("clean", "gain", "nll", "brier", "ece"),
     "robust": (
-        *(
-            "drop",
-            "drop_single",
-            "drop_joint",
-            "area",
-            "worst",
-            "joint",
-            "misaligned",
-            "corrupted_gain",
-            "mce",
-            "retention",
-        ),
-        *("nll_corrupted", "ece_corrupted"),
+        *("drop", "drop_single", "drop_joint", "area", "worst", "joint", "misaligned"),
+        *("corrupted_gain", "mce", "retention", "nll_corrupted", "ece_corrupted"),
     ),
     "missing": ("missing", "missing_zero", "missing_mean", "missing_worst", "missing_rate"),
     "audit": (
@@ -203,13 +192,16 @@ def area_weights(common: frozenset[Curve]) -> dict[str, float]:
 
 def audit(records: Sequence[Record]) -> dict[str, float]:
     """The attention audit of each modality, mean over seeds; empty for a method that weighs none."""
-    several = [robustness.audit(r) for r in records]
-    return {k: float(np.mean([s[k] for s in several])) for k in several[0] if all(k in s for s in several)}
+    return _over_seeds([robustness.audit(r) for r in records])
 
 
 def reliance(records: Sequence[Record]) -> dict[str, float]:
     """Shapley value of each modality, mean over seeds; empty unless every subset was tested."""
-    several = [robustness.reliance(r) or {} for r in records]
+    return _over_seeds([robustness.reliance(r) or {} for r in records])
+
+
+def _over_seeds(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means of what every seed has."""
     return {k: float(np.mean([s[k] for s in several])) for k in several[0] if all(k in s for s in several)}
 
 

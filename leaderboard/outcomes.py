@@ -98,23 +98,19 @@ def summaries(
         same = all(source is first for source in sources)
         return first.summaries(records, weightings) if same else None
     files = [(stores[r.cell.id], r.cell.id) for r in records]
-    found = from_files(files, records[0].cell.metric, list(weightings.values()), groups)
-    return None if found is None else dict(zip(weightings, found, strict=True))
+    return from_files(files, records[0].cell.metric, weightings, groups)
 
 
 def from_files(
-    files: Sequence[tuple[Store, str]],
-    metric: str,
-    weightings: Sequence[Mapping[str, float]],
-    groups: NDArray[Any] | None,
-) -> list[Summary] | None:
+    files: Sequence[tuple[Store, str]], metric: str, weightings: Weightings, groups: NDArray[Any] | None
+) -> dict[str, Summary] | None:
     """What the rows of a method's seeds say, from folders and cell ids; None unless all have the same rows."""
-    stacks = [rows.several(store, cell, metric, weightings) for store, cell in files]
+    stacks = [rows.several(store, cell, metric, list(weightings.values())) for store, cell in files]
     whole = [stack for stack in stacks if stack is not None]
     sizes = {stack.shape[1] for stack in whole} | (set[int]() if groups is None else {len(groups)})
     if len(whole) < len(stacks) or len(sizes) > 1:
         return None
-    return [from_rows(np.stack([s[i] for s in whole]), groups) for i in range(len(weightings))]
+    return {name: from_rows(np.stack([s[i] for s in whole]), groups) for i, name in enumerate(weightings)}
 
 
 def grouping(records: Sequence[Record], stores: Mapping[str, Any]) -> NDArray[Any] | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from leaderboard.board import sides
 from leaderboard.export import About, Part, encode, read
 from leaderboard.merge import BoardError, Evidence, Setting, gather
 from leaderboard.record import Record
+from leaderboard.store import write_whole
 
 SETTINGS: tuple[Setting, ...] = ("default", "tuned")
 TRACKS = ("plain", "augmented")
@@ -161,17 +160,8 @@ def _revision(record: Record) -> str:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    for stray in path.parent.glob(f".{escape(path.name)}+*.tmp"):
+    for stray in path.parent.glob(f".{escape(path.stem)}+*.tmp"):
         if stray.stat().st_mtime < time.time() - _DEAD:
             stray.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}+", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)  # a temporary file is its owner's alone
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_whole(path, content)
+    path.chmod(0o644)  # what was a temporary file is its owner's alone

@@ -12,7 +12,7 @@ import scipy.stats
 from leaderboard import stats
 from leaderboard.advantage import Advantage, advantages
 from leaderboard.effect import Effect, Verdict, judge
-from leaderboard.hsu import with_the_best
+from leaderboard.hsu import DRAWS, with_the_best
 from leaderboard.moderated import Panel
 from leaderboard.stats import ALPHA, Across
 
@@ -126,11 +126,10 @@ def best_of_each(panels: Mapping[str, Panel], names: Sequence[str]) -> dict[str,
     return {d: _best([p], [m for m in names if m in p.methods], _DRAWS) for d, p in panels.items()}
 
 
-def _best(panels: Sequence[Panel], names: Sequence[str], draws: int | None = None) -> tuple[str, ...]:
+def _best(panels: Sequence[Panel], names: Sequence[str], draws: int = DRAWS) -> tuple[str, ...]:
     if len(names) < 2:
         return ()  # the best of one is no finding
-    found = with_the_best(panels, names) if draws is None else with_the_best(panels, names, draws=draws)
-    return tuple(c.method for c in found if c.best)
+    return tuple(c.method for c in with_the_best(panels, names, draws) if c.best)
 
 
 def _standing(own: Advantage, place: int, verdict: Verdict, best_of: tuple[bool, int], rank: float | None) -> Standing:

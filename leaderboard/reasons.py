@@ -11,7 +11,6 @@ from leaderboard import rows
 from leaderboard.comparison import Comparison, Difference
 from leaderboard.merge import Evidence
 from leaderboard.record import Record
-from leaderboard.store import Store
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,7 @@ def _contributions(evidence: Evidence, records: Sequence[Record]) -> np.ndarray 
     """Mean over seeds of what each row adds to the clean score; None where that is not kept."""
     known: list[np.ndarray] = []
     for record in records:
-        store = evidence.stores[record.cell.id]
-        values = rows.contributions(store, record, {"clean": 1.0}) if isinstance(store, Store) else None
+        values = rows.contributions(evidence.stores[record.cell.id], record, {"clean": 1.0})
         if values is None:
             return None
         known.append(values)
@@ -125,9 +123,8 @@ def _said(evidence: Evidence, a: str, b: str, dataset: str) -> tuple[list[float]
     if not shared:
         return None
     said: list[list[float]] = []
-    for record in (own[0][shared[0]], own[1][shared[0]]):
-        store = evidence.stores[record.cell.id]
-        found = rows.arrays(store, record, ["clean"]) if isinstance(store, Store) else None
+    for cell in (own[0][shared[0]].cell, own[1][shared[0]].cell):
+        found = rows.read(evidence.stores[cell.id], cell.id, cell.metric, ["clean"])
         if found is None or found[1][0].ndim != 1:
             return None
         said.append(found[1][0].astype(float).tolist())

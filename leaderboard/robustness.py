@@ -81,16 +81,12 @@ def modality_areas(record: Record, only: Collection[Curve] | None = None) -> dic
         KeyError: If the record lacks one of `only`: a mean over what happens to exist would not be comparable.
     """
     own = areas(record)
-    by_modality: dict[str, list[float]] = {}
-    for k, c in own if only is None else sorted(only):
-        by_modality.setdefault(k, []).append(own[k, c])
-    return {k: sum(values) / len(values) for k, values in by_modality.items()}
+    return _by_modality(own if only is None else {key: own[key] for key in sorted(only)})
 
 
 def robustness(record: Record, only: Collection[Curve] | None = None) -> float | None:
     """`R`: the mean over modalities of the mean over their corruptions; the primary measure."""
-    own = modality_areas(record, only)
-    return _mean(own.values())
+    return _mean(modality_areas(record, only).values())
 
 
 def worst_modality(record: Record, only: Collection[Curve] | None = None) -> tuple[str, float] | None:
@@ -272,10 +268,7 @@ def _rank_correlation(series: Sequence[float]) -> float:
 
 def audit(record: Record) -> dict[str, float]:
     """The attention audit of each modality: the mean over its corruptions."""
-    by_modality: dict[str, list[float]] = {}
-    for (k, _), value in attention_audit(record).items():
-        by_modality.setdefault(k, []).append(value)
-    return {k: sum(values) / len(values) for k, values in by_modality.items()}
+    return _by_modality(attention_audit(record))
 
 
 @dataclass(frozen=True)
@@ -356,6 +349,14 @@ def _error(curve: Sequence[float], record: Record) -> float:
 
 def _advantage(score: float, other: float, record: Record) -> float:
     return score - other if record.cell.higher_is_better else other - score
+
+
+def _by_modality(values: Mapping[Curve, float]) -> dict[str, float]:
+    """Means over the corruptions of each modality."""
+    found: dict[str, list[float]] = {}
+    for (k, _), value in values.items():
+        found.setdefault(k, []).append(value)
+    return {k: sum(own) / len(own) for k, own in found.items()}
 
 
 def _mean(values: Collection[float]) -> float | None:

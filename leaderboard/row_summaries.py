@@ -6,8 +6,8 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 from numpy.typing import NDArray
@@ -19,16 +19,6 @@ from leaderboard.record import Record
 from leaderboard.store import Store
 
 _MANY = 2000  # files from which on it is worth starting processes
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A method: where the predictions of its seeds are, and what is made of them; nothing that is slow to send."""
-
-    files: tuple[tuple[Store, str], ...]
-    metric: str
-    weightings: Mapping[str, Weights]
-    groups: NDArray[Any] | None
 
 
 def by_row(
@@ -54,11 +44,11 @@ def by_row(
     if sum(map(len, methods.values())) < _MANY or _cores() == 1 or not _all_folders(methods, stores):
         done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
     else:
-        jobs = [
-            _Job(tuple((stores[r.cell.id], r.cell.id) for r in own), own[0].cell.metric, wanted[name], groups)
-            for name, own in methods.items()
-        ]
-        done = list(_pool().map(_summaries, jobs, chunksize=max(1, min(50, len(jobs) // (4 * _cores())))))
+        # Where the predictions are, not the records: those are slow to send.
+        files = [[(stores[r.cell.id], r.cell.id) for r in own] for own in methods.values()]
+        metrics = [own[0].cell.metric for own in methods.values()]
+        size = max(1, min(50, len(files) // (4 * _cores())))
+        done = list(_pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size))
     found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
     sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
     return found if len(found) == len(done) and len(sizes) == 1 else None
@@ -66,11 +56,6 @@ def by_row(
 
 def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:
     return all(isinstance(stores[r.cell.id], Store) for own in methods.values() for r in own)
-
-
-def _summaries(job: _Job) -> dict[str, Summary] | None:
-    found = outcomes.from_files(job.files, job.metric, list(job.weightings.values()), job.groups)
-    return None if found is None else dict(zip(job.weightings, found, strict=True))
 
 
 def _cores() -> int:

@@ -25,11 +25,6 @@ class Source(Protocol):
         ...
 
 
-def arrays(store: Source, record: Record, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """`read` of a record's cell."""
-    return read(store, record.cell.id, record.cell.metric, conditions)
-
-
 def read(store: Source, cell: str, metric: str, conditions: list[str]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Targets `[N, ...]` and predictions `[conditions, N, ...]` in the order of the split's rows.
 
@@ -71,7 +66,7 @@ def contributions(store: Source, record: Record, weights: Mapping[str, float]) -
         weights: Condition id -> weight; `{"clean": 1.0}` gives the clean score.
 
     Returns:
-        `[N]` with mean `sum_c weights[c] * score_c`, or None as `arrays` does.
+        `[N]` with mean `sum_c weights[c] * score_c`, or None as `read` does.
     """
     found = several(store, record.cell.id, record.cell.metric, [weights])
     return None if found is None else found[0]

@@ -74,7 +74,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(Locked), self.lock("writable"):  # another runner may prove the same just now
-                self._write(self.folder / "writable.proof", b"polymodal\n" * 1024)
+                write_whole(self.folder / "writable.proof", b"polymodal\n" * 1024)
                 (self.folder / "writable.proof").unlink()
             self._sweep()
         except OSError as error:
@@ -96,15 +96,15 @@ class Store:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, allow_pickle=False, **_packed(predictions))
             content = buffer.getvalue()
-            self._write(self.path(record.cell.id, ".npz"), content)
+            write_whole(self.path(record.cell.id, ".npz"), content)
             record = msgspec.structs.replace(record, predictions=hashlib.sha256(content).hexdigest())
-        self._write(self.path(record.cell.id), record.to_json().encode())
+        write_whole(self.path(record.cell.id), record.to_json().encode())
         return record
 
     def write_bytes(self, cell: str, suffix: str, content: bytes) -> Path:
         """Store another file of the cell, such as its checkpoint."""
         path = self.path(cell, suffix)
-        self._write(path, content)
+        write_whole(path, content)
         return path
 
     def read(self, cell: str) -> Record | None:
@@ -240,19 +240,21 @@ class Store:
             with contextlib.suppress(Locked, ValueError), self.lock(path.name[1:].rpartition("+")[0]):
                 path.unlink(missing_ok=True)
 
-    def _write(self, path: Path, content: bytes) -> None:
-        # The cell's name is in it, so that who finds the file knows whose it was.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}+", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or nothing; a killed writer leaves `.<stem>+<random>.tmp`."""
+    # The cell's name is in it, so that who finds the file knows whose it was.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}+", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def _read(path: Path) -> Record:

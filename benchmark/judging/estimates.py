@@ -12,10 +12,11 @@ import scipy.stats
 
 from benchmark.judging.results import Missing, Results
 from leaderboard import robustness
-from leaderboard.effect import Effect, average, noncentrality
+from leaderboard.effect import Effect, average
 from leaderboard.hsu import with_the_best
 from leaderboard.moderated import Panel
 from leaderboard.record import Record
+from leaderboard.stats import wilson
 
 Pillar = Literal["clean", "drop", "drop_single", "drop_joint", "missing"]
 Reading = Callable[[Record], float | None]
@@ -40,8 +41,8 @@ class Difference:
         return average([panel.difference(self.a, self.b) for panel in self._panels(results)])
 
     def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        effect = average([_with_seeds(panel, seeds).difference(self.a, self.b) for panel in self._panels(results)])
-        return _findable(effect, alpha)
+        panels = [_with_seeds(panel, seeds) for panel in self._panels(results)]
+        return average([panel.difference(self.a, self.b) for panel in panels]).detectable(alpha)
 
     def _panels(self, results: Results) -> list[Panel]:
         return [self._panel(results, dataset) for dataset in self.on or _run(results)]
@@ -71,7 +72,7 @@ class Number:
         return average([_over_seeds(values) for values in _values(self, results)])
 
     def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        return _findable(average([_at(_over_seeds(v), len(v), seeds) for v in _values(self, results)]), alpha)
+        return average([_at(_over_seeds(v), len(v), seeds) for v in _values(self, results)]).detectable(alpha)
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,22 @@ class Contrast:
     on: tuple[str, ...] = ()
 
     def __call__(self, results: Results) -> Effect:
-        return average([_less(a, b) for a, b in self._pairs(results)])
+        return average([_minus(_over_seeds(a), _over_seeds(b)) for a, b in self._pairs(results)])
 
     def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
         each = [[_at(_over_seeds(x), len(x), seeds) for x in pair] for pair in self._pairs(results)]
-        return _findable(average([_minus(a, b) for a, b in each]), alpha)
+        return average([_minus(a, b) for a, b in each]).detectable(alpha)
 
     def _pairs(self, results: Results) -> list[tuple[list[float], list[float]]]:
         a, b = (list(_values(Number(self.read, label, self.on), results)) for label in (self.a, self.b))
         return list(zip(a, b, strict=True))
+
+
+class _NotOfSeeds:
+    """An estimate whose sample is datasets or methods: more seeds make it no more exact."""
+
+    def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -109,12 +117,11 @@ class Proportion:
 
     def interval(self, level: float) -> tuple[float, float]:
         """Wilson's."""
-        found = scipy.stats.binomtest(self.successes, self.trials).proportion_ci(level, method="wilson")
-        return float(found.low), float(found.high)
+        return wilson(self.successes, self.trials, level)
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(_NotOfSeeds):
     """On which share of the datasets a method may be the best of all (Hsu's group); datasets are the sample."""
 
     label: str
@@ -126,9 +133,6 @@ class Share:
         if not known:
             raise Missing(f"no dataset has {self.label} and another method")
         return Proportion(sum(known), len(known))
-
-    def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        return None
 
     def _may_be_best(self, results: Results, dataset: str) -> bool | None:
         panel = results.side(dataset).panels.get(self.pillar)
@@ -160,7 +164,7 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(_NotOfSeeds):
     """Spearman correlation, over the methods of all datasets, of the orders by two pillars; methods are the sample."""
 
     first: Pillar
@@ -174,9 +178,6 @@ class Agreement:
             raise Missing(f"{len(shared)} methods were measured for {self.first} and {self.second} on all datasets")
         return _correlation([(first[m], second[m]) for m in shared])
 
-    def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        return None
-
     def _advantages(self, results: Results, pillar: Pillar) -> dict[str, float]:
         """Of the methods that are complete, mean over datasets."""
         sides = [results.side(dataset).panels.get(pillar) for dataset in results.datasets]
@@ -188,7 +189,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Tracking:
+class Tracking(_NotOfSeeds):
     """Spearman correlation, over datasets, of a known property of each with a difference of two methods there."""
 
     known: tuple[tuple[str, float], ...]
@@ -198,12 +199,9 @@ class Tracking:
         found = [(value, replace(self.difference, on=(dataset,))(results).value) for dataset, value in self.known]
         return _correlation(found)
 
-    def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        return None
-
 
 @dataclass(frozen=True)
-class Behind:
+class Behind(_NotOfSeeds):
     """Share of the plain methods that do worse with a modality corrupted than the best other modality does alone.
 
     Mean over modalities, corruptions, datasets and seeds of each method; methods are the sample.
@@ -223,9 +221,6 @@ class Behind:
         if not known:
             raise Missing("no method was measured under corruption beside the unimodal baselines")
         return Proportion(sum(gain < 0 for gain in known), len(known))
-
-    def detectable(self, results: Results, seeds: int, alpha: float) -> float | None:
-        return None
 
     def _gains(self, records: Sequence[Record], baselines: robustness.Baselines) -> list[float]:
         each = [robustness.corrupted_gains(record, baselines) for record in records]
@@ -267,10 +262,6 @@ def _over_seeds(values: Sequence[float]) -> Effect:
     return Effect(float(np.mean(values)), variance, n - 1 if variance > 0 else math.inf)
 
 
-def _less(a: Sequence[float], b: Sequence[float]) -> Effect:
-    return _minus(_over_seeds(a), _over_seeds(b))
-
-
 def _minus(a: Effect, b: Effect) -> Effect:
     both = average([a, b])  # its variance is a quarter of that of the difference
     return Effect(a.value - b.value, 4 * both.variance, both.freedom)
@@ -285,8 +276,3 @@ def _at(effect: Effect, seeds: int, wanted: int) -> Effect:
 def _with_seeds(panel: Panel, seeds: int) -> Panel:
     """The panel as it would be with another number of seeds and the same spread."""
     return replace(panel, methods={name: replace(own, seeds=seeds) for name, own in panel.methods.items()})
-
-
-def _findable(effect: Effect, alpha: float) -> float:
-    """The smallest true difference that a comparison as exact as this one finds with a power of .8."""
-    return effect.error and noncentrality(effect.freedom, alpha=alpha) * effect.error

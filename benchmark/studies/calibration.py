@@ -7,23 +7,22 @@ is a false positive. The intervals of the table are over deals: the seeds themse
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmark.studies import _null_cells
+from benchmark.studies._output import add_output, write_numbers
 from leaderboard.effect import Effect, average, judge
 from leaderboard.hsu import with_the_best
 from leaderboard.merge import BoardError
 from leaderboard.moderated import Panel, panel, summarise
-from leaderboard.stats import ALPHA
+from leaderboard.stats import ALPHA, wilson
 
 Floats = NDArray[np.float64]
 SEEDS = (2, 3, 5, 10)
@@ -53,8 +52,7 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """Of the true share, were the trials independent."""
-        found = scipy.stats.binomtest(self.hits, self.trials).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
+        return wilson(self.hits, self.trials)
 
     def __add__(self, other: Rate) -> Rate:
         return Rate(self.hits + other.hits, self.trials + other.trials)
@@ -222,7 +220,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("results/studies/calibration/cells"),
         help="folder of the cells; those that are missing are run",
     )
-    parser.add_argument("--out", type=Path, default=Path("results/studies/calibration"), help="folder of the figures")
+    add_output(parser, "calibration")
     parser.add_argument("--seeds", type=int, default=60, help="cells per dataset")
     parser.add_argument("--first-seed", type=int, default=0, help="of the cells: seeds that nothing was chosen by")
     parser.add_argument("--boards", type=int, default=200, help="deals per dataset, pillar and number of seeds")
@@ -250,8 +248,7 @@ def run(args: argparse.Namespace) -> int:
     text = table(outcomes, lines)
     print(text)
     (args.out / "calibration.md").write_text(text, encoding="utf-8")
-    numbers = {"outcomes": [asdict(o) for o in outcomes], "any_line": {n: asdict(r) for n, r in lines.items()}}
-    (args.out / "calibration.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    write_numbers(args.out / "calibration.json", {"outcomes": outcomes, "any_line": lines})
     plot(outcomes, args.out / "calibration.png")
     outside = [o for o in outcomes if o.bounded and not o.holds]
     print(f"{len(outside)} of {sum(o.bounded for o in outcomes)} bounded lines are outside their bounds (bold).")

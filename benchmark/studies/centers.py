@@ -5,9 +5,8 @@ paper that enlarges the largest distances is among them, as the negative control
 """
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from benchmark.errors import UsageError
 from benchmark.studies._on_sphere import Objective, descent
+from benchmark.studies._output import add_output, write_numbers
 from datamodules.base import DataModule
 from datamodules.registry import datasets
 from methods import Recipe
@@ -144,7 +144,7 @@ def _floor(name: str, embeddings: Sequence[Tensor], data: DataModule) -> Floor:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study centers`."""
-    parser.add_argument("--out", type=Path, default=Path("results/studies/centers"), help="folder of plot and numbers")
+    add_output(parser, "centers")
     parser.add_argument("--centers", type=int, default=100, help="number of centres")
     parser.add_argument("--width", type=int, default=8, help="dimensions of the sphere's space")
     parser.add_argument("--steps", type=int, default=1500, help="of the optimiser")
@@ -173,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
             f"{curve.top_eigenvalue_share:15.3f}{'  collapsed' if curve.collapsed else ''}"
         )
     plot_spread(curves, args.out / "spread.png")
-    _write(args.out / "centers.json", [asdict(curve) for curve in curves])
+    write_numbers(args.out / "centers.json", curves)
     print(f"Plot and numbers are in {args.out}")
     return 0
 
@@ -189,9 +189,5 @@ def _run_floors(args: argparse.Namespace) -> int:
     for floor in measured:
         cells = [floor.recall.get(k) for k in data.task.ks] + [floor.nmi]
         print(f"{floor.name:32}" + "".join(f"{'':>8}" if v is None else f"{v:8.3f}" for v in cells))
-    _write(args.out / f"floors-{args.floors}.json", [asdict(floor) for floor in measured])
+    write_numbers(args.out / f"floors-{args.floors}.json", measured)
     return 0
-
-
-def _write(path: Path, content: list[dict]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@ it does not separate abnormal points from normal ones, it separates them the wro
 """
 
 import argparse
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from benchmark.studies._output import add_output, write_numbers
 from methods.parts.energy_attention import DenoisingAutoencoder
 
 SIGMA = 0.3
@@ -264,9 +264,7 @@ def read_mnist(root: Path) -> tuple[Tensor, Tensor]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study energy`."""
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/studies/energy"), help="folder for figures and numbers"
-    )
+    add_output(parser, "energy")
     parser.add_argument("--seeds", type=int, default=3, help="autoencoders per setting")
     parser.add_argument(
         "--data",
@@ -291,11 +289,7 @@ def run(args: argparse.Namespace) -> int:
         # All of MNIST's 6,903 zeros but 980, as many as its test split has; one seed, since it takes minutes.
         studies.append(digit_study("mnist", *read_mnist(args.data), 5923, 784, 0.3, seeds=1))
     _report_digits(studies, args.out)
-    numbers = {
-        "manifolds": {name: {k: asdict(s) for k, s in kinds.items()} for name, kinds in separations.items()},
-        "digits": [asdict(study) for study in studies],
-    }
-    (args.out / "energy.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    write_numbers(args.out / "energy.json", {"manifolds": separations, "digits": studies})
     print(f"Figures and numbers are in {args.out}")
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from benchmark.arguments import add_results
 from benchmark.errors import UsageError
+from benchmark.studies._output import add_output, write_numbers
 from leaderboard.merge import gather
 from leaderboard.record import Record
 
@@ -56,7 +56,7 @@ def plot(by_dataset: Mapping[str, Mapping[str, Sequence[Curves]]], path: Path) -
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study exchange`."""
     add_results(parser)
-    parser.add_argument("--out", type=Path, default=Path("results/studies/exchange"), help="folder of plot and numbers")
+    add_output(parser, "exchange")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,6 +74,6 @@ def run(args: argparse.Namespace) -> int:
             last = [sum(layers[layer][-1] for layers in seeds) / len(seeds) for layer in seeds[0]]
             print(f"{dataset:16}{label:36}" + " ".join(f"{share:.2f}" for share in last))
     plot(by_dataset, args.out / "exchange.png")
-    (args.out / "exchange.json").write_text(json.dumps(by_dataset, indent=1) + "\n", encoding="utf-8")
+    write_numbers(args.out / "exchange.json", by_dataset)
     print(f"Plot and numbers are in {args.out}")
     return 0

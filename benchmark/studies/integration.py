@@ -7,17 +7,17 @@ alphas use; "grid" sums over the square around the support; "random" draws point
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from benchmark.studies._output import add_output, write_numbers
 from methods.functional.attention import grid_paraboloid_expectation, paraboloid_density, rbf_axes, tensor_grid
 from methods.functional.entmax import entmax_expectation
 
@@ -162,9 +162,7 @@ def plot(points: list[Point], path: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study integration`."""
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/studies/integration"), help="folder of plot and numbers"
-    )
+    add_output(parser, "integration")
     parser.add_argument("--variance", type=float, default=0.001, help="of the RBFs (0.001 in the thesis)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs, of which the fastest counts")
 
@@ -179,7 +177,6 @@ def run(args: argparse.Namespace) -> int:
     for point in points:
         print(f"{point.rule:10} {point.nodes:6} {point.error:10.1e} {point.milliseconds:9.2f}")
     plot(points, args.out / "integration.png")
-    content = json.dumps([asdict(point) for point in points], indent=1)
-    (args.out / "integration.json").write_text(content + "\n", encoding="utf-8")
+    write_numbers(args.out / "integration.json", points)
     print(f"Plot and numbers are in {args.out}")
     return 0

@@ -13,11 +13,10 @@ concat learnt, `--features raw` the principal components of the inputs.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from benchmark.matrix import read
 from benchmark.options import plain, resolve
 from benchmark.studies._interaction_truth import exact_joint
 from benchmark.studies._modality_features import HELD_OUT, Features, Floats, Source, features_of
+from benchmark.studies._output import add_output, write_numbers
 from datamodules.base import DataModule
 from datamodules.registry import datasets, did_you_mean
 from leaderboard.interactions import interaction_regression
@@ -76,8 +76,8 @@ class Findings:
         agreement: Share of the estimated information that is where the exact decomposition has it.
         terms: Product terms, one per class (against all others) or one for a regression target; `terms_why_not` if
             they cannot be estimated.
-        scores: Method -> clean score of every seed, from the records; `scores_of` says how their rows differ.
         version: Of the dataset.
+        scores: Method -> clean score of every seed, from the records; `scores_of` says how their rows differ.
         command: That makes the same numbers again; "" if no command made them.
     """
 
@@ -97,9 +97,9 @@ class Findings:
     terms_why_not: str
     metric: str
     bayes: float | None
-    scores: dict[str, list[float]]
+    version: str
+    scores: dict[str, list[float]] = field(default_factory=dict)
     scores_of: str = ""
-    version: str = ""
     command: str = ""
 
     @property
@@ -118,7 +118,6 @@ def study(
     clusters: int | None = None,
     shuffles: int = 10,
     seed: int = 0,
-    scores: Mapping[str, list[float]] | None = None,
 ) -> Findings:
     """Decompose what two modalities of a dataset know of its label.
 
@@ -156,8 +155,7 @@ def study(
         why_not,
         data.task.metric,
         data.task.bayes,
-        dict(scores or {}),
-        version=data.task.version,
+        data.task.version,
     )
 
 
@@ -335,7 +333,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "names it (default: core)")  # fmt: skip
     add_dataset_options(parser, matrix=False)
     parser.add_argument("--results", metavar="DIR", help="records whose scores are shown beside")
-    parser.add_argument("--out", type=Path, default=Path("results/studies/interactions"), help="folder of the figure")
+    add_output(parser, "interactions")
     add_json(parser, "print the numbers instead of the table")
 
 
@@ -347,22 +345,11 @@ def run(args: argparse.Namespace) -> int:
     scores, scores_of = _scores(args.results, args.dataset, data.suffix)
     matrix = read(args.matrix)
     recipe = {**matrix.recipe, **matrix.recipes.get(args.dataset, {})}
-    findings = study(
-        data,
-        args.dataset,
-        pair,
-        recipe,
-        features=args.features,
-        clusters=args.clusters,
-        shuffles=args.shuffles,
-        seed=args.seed,
-        scores=scores,
-    )
-    findings = replace(findings, scores_of=scores_of, command=_command(args))
-    args.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(findings), indent=1)
+    asked = {"features": args.features, "clusters": args.clusters, "shuffles": args.shuffles, "seed": args.seed}
+    findings = study(data, args.dataset, pair, recipe, **asked)
+    findings = replace(findings, scores=scores, scores_of=scores_of, command=_command(args))
+    text = write_numbers(args.out / f"{args.dataset}.json", findings)
     plot(findings, args.out / f"{args.dataset}.png")
-    (args.out / f"{args.dataset}.json").write_text(text + "\n", encoding="utf-8")
     print(text if args.json else "\n".join([*_lines(findings), "", f"Figure and numbers are in {args.out}"]))
     return 0
 

@@ -11,11 +11,9 @@ probe of all. A method that stays below the best of the probes has learnt badly.
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,8 +24,8 @@ from sklearn.linear_model import LogisticRegression
 from benchmark.arguments import add_data, add_json, use_data
 from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
 from benchmark.errors import UsageError
+from benchmark.studies._output import add_output, write_numbers
 from datamodules.base import DataModule, SplitName
-from datamodules.sources.files import write_whole
 from methods.parts.raw_views import flatten
 from methods.stage import Output
 
@@ -106,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("datasets", nargs="+", metavar="DATASET", help="with one class per row")
     add_dataset_options(parser)
     add_data(parser)
-    parser.add_argument("--out", type=Path, default=Path("results/studies/probes"), help="folder of the numbers")
+    add_output(parser, "probes")
     add_json(parser, "print the numbers instead of the table")
 
 
@@ -118,9 +116,7 @@ def run(args: argparse.Namespace) -> int:
         if not data.task.goal.classifies:
             raise UsageError(f"{name} is a {data.task.target} task; a probe needs one class per row")
     probes = [one for name, data in chosen.items() for one in _probes(data, name)]
-    text = json.dumps([asdict(one) for one in probes], indent=1)
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_whole(args.out / "probes.json", f"{text}\n".encode())
+    text = write_numbers(args.out / "probes.json", probes)
     print(text if args.json else "\n".join([*_lines(probes), "", f"Numbers are in {args.out}"]))
     return 0
 

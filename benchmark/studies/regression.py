@@ -12,9 +12,8 @@ first principal component (`--summary pca`), which knows one side alone, or the 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmark.errors import UsageError
+from benchmark.studies._output import add_output, write_numbers
 from datamodules.registry import did_you_mean
+from leaderboard import interactions
 
 Floats = NDArray[np.float64]
 MODELS = {"a": ("a",), "b": ("b",), "H1: a + b": ("a", "b"), "H2: a + b + a b": ("a", "b", "a b")}
@@ -70,24 +71,18 @@ def least_squares(y: Floats, columns: dict[str, Floats], model: str) -> Fit:
     """y on the columns and a constant.
 
     Raises:
-        UsageError: If a column is a combination of the others: its weight is anything.
+        UsageError: If rows are too few, or a column is a combination of the others: its weight is anything.
     """
-    x = np.column_stack([np.ones(len(y)), *columns.values()])
-    rows, count = x.shape
-    if rows <= count:
-        raise UsageError(f"{model}: {count} weights need more rows than that, and the table has {rows} complete ones")
-    if np.linalg.matrix_rank(x) < count:
-        raise UsageError(f"{model}: a column is constant or a combination of others, so its weight is anything")
-    estimate, _, _, _ = np.linalg.lstsq(x, y, rcond=None)
-    residual, freedom = float(((y - x @ estimate) ** 2).sum()), rows - count
-    error = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residual / freedom)
-    t = estimate / np.maximum(error, np.finfo(float).tiny)
-    p, reach = 2 * stats.t.sf(np.abs(t), freedom), stats.t.ppf(0.975, freedom) * error
-    numbers = np.column_stack([estimate, estimate - reach, estimate + reach, t, p]).tolist()
+    try:
+        found = interactions.least_squares(list(columns.values()), y)
+    except ValueError as error:
+        raise UsageError(f"{model}: {error}") from None
+    t = found.w / np.maximum(found.se, np.finfo(float).tiny)
+    numbers = np.column_stack([found.w, found.ci_low, found.ci_high, t, found.p]).tolist()
     weights = tuple(Weight(name, *row) for name, row in zip(("constant", *columns), numbers, strict=True))
-    total = float(((y - y.mean()) ** 2).sum())
-    r2 = 1 - residual / total
-    return Fit(model, weights, r2, 1 - (1 - r2) * (rows - 1) / freedom, residual, freedom)
+    r2 = 1 - found.residual / float(((y - y.mean()) ** 2).sum())
+    adjusted = 1 - (1 - r2) * (len(y) - 1) / found.freedom
+    return Fit(model, weights, r2, adjusted, found.residual, found.freedom)
 
 
 def compare(larger: Fit, smaller: Fit) -> Nested:
@@ -177,9 +172,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--a", required=True, help="column of the first modality, or several: hb,wbc")
     parser.add_argument("--b", required=True, help="column of the second modality, or several")
     parser.add_argument("--summary", choices=("pca", "cca"), default="pca", help="of several columns a side")
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/studies/regression"), help="folder of picture and numbers"
-    )
+    add_output(parser, "regression")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -204,7 +197,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{test.model} against {test.smaller}: F = {test.f:.2f}, p = {test.p:.2g}")
     args.out.mkdir(parents=True, exist_ok=True)
     plot(fits["H2: a + b + a b"], y, one, two, (args.a, args.b, args.target), args.out / "regression.png")
-    content = {"fits": [asdict(fit) for fit in fits.values()], "nested": [asdict(test) for test in nested]}
-    (args.out / "regression.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_numbers(args.out / "regression.json", {"fits": list(fits.values()), "nested": nested})
     print(f"Picture and numbers are in {args.out}")
     return 0

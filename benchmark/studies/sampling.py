@@ -5,9 +5,8 @@ The naive way takes R1 of the sampled centres alone; its logarithm makes a rarel
 """
 
 import argparse
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,6 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from benchmark.studies._on_sphere import Objective, descent
+from benchmark.studies._output import add_output, write_numbers
 from methods.functional import centers
 
 GAMMA = 16.0
@@ -93,7 +93,7 @@ def plot(found: list[Sampled], path: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `polymodal study sampling`."""
-    parser.add_argument("--out", type=Path, default=Path("results/studies/sampling"), help="folder of plot and numbers")
+    add_output(parser, "sampling")
     parser.add_argument("--centers", type=int, default=200, help="number of centres")
     parser.add_argument("--width", type=int, default=8, help="dimensions of the sphere's space")
     parser.add_argument("--steps", type=int, default=3000, help="of the optimiser")
@@ -111,7 +111,6 @@ def run(args: argparse.Namespace) -> int:
             f"{one.form:8} {one.sample:7} {one.milliseconds:8.3f} {one.min_distance:7.3f} {one.nearest_distance:8.3f}"
         )
     plot(found, args.out / "sampling.png")
-    content = json.dumps([asdict(one) for one in found], indent=1)
-    (args.out / "sampling.json").write_text(content + "\n", encoding="utf-8")
+    write_numbers(args.out / "sampling.json", found)
     print(f"Plot and numbers are in {args.out}")
     return 0

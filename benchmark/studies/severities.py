@@ -16,13 +16,13 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmark.build import build_dataset
 from benchmark.seeds import seed_all
+from benchmark.studies._output import add_output
 from benchmark.trainer import fit
 from datamodules.base import DataModule, Gathered, Split, SplitName
 from datamodules.bases.recorded import SOUNDS, Recorded
@@ -127,7 +127,7 @@ class Calibration:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="+", default=["digit_halves"], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=2, help="models per modality, whose scores are averaged")
-    parser.add_argument("--out", type=Path, default=Path("results/studies/severities"))
+    add_output(parser, "severities")
 
 
 def run(arguments: argparse.Namespace) -> int:

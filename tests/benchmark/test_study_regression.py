@@ -78,5 +78,5 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path: Path) -> None:
         regression.regressions(np.arange(9.0), np.ones(9), np.arange(9.0))
     with pytest.raises(UsageError, match="combination"):
         regression.regressions(np.arange(9.0) ** 2, np.arange(9.0), np.arange(9.0))
-    with pytest.raises(UsageError, match="more rows"):
+    with pytest.raises(UsageError, match="more than 3 rows"):
         regression.regressions(np.arange(3.0), np.array([1.0, 2, 4]), np.array([1.0, 5, 2]))

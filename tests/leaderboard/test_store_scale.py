@@ -96,7 +96,7 @@ def test_predictions_are_packed_and_read_at_once(tmp_path: Path, monkeypatch: py
         return original(self, name, *rest, **more)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     monkeypatch.setattr(zipfile.ZipFile, "open", note)
-    found = rows.arrays(store, record, [c.id for c in record.conditions])
+    found = rows.read(store, record.cell.id, record.cell.metric, [c.id for c in record.conditions])
     assert found is not None and found[1].shape == (len(record.conditions), 30)
     assert len(record.conditions) > 20 and len(read) <= 5, "the members do not grow with the conditions"
 
