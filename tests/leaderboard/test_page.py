@@ -157,6 +157,19 @@ def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("zoom", ["", "all"])
+def test_names_in_the_scatter_cover_neither_each_other_nor_a_dot(visit: Visit, zoom: str) -> None:
+    page = visit.go(f"#zoom={zoom}")
+    boxes = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
+    names = page.locator("#scatter g[aria-label=text] text").evaluate_all(boxes)
+    dots = page.locator("#scatter g[aria-label=dot] circle").evaluate_all(boxes)
+    assert len(names) >= 3 and len(dots) > len(names)
+    for i, (left, top, right, bottom) in enumerate(names):
+        for x, y, z, w in (*names[:i], *dots):  # to a pixel: letters are narrower than their boxes
+            assert not (left < z - 1 and right > x + 1 and top < w - 1 and bottom > y + 1)
+
+
+@pytest.mark.slow
 def test_a_link_to_a_method_of_another_track_opens_it_there(visit: Visit) -> None:
     page = visit.go("#method=augmented")
     visit.soon(lambda: page.locator("#drawer[open]").count())
@@ -224,12 +237,15 @@ def test_a_link_to_nothing_shows_the_board(visit: Visit, key: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_javascript_the_answer_is_there(browser: "Browser", html: Path) -> None:
+def test_without_javascript_the_answer_and_the_table_are_there(browser: "Browser", html: Path) -> None:
     visit = Visit(browser, html, java_script_enabled=False)
     visit.page.goto(html.as_uri())
     text = visit.page.locator("body").inner_text()
     assert "need JavaScript" in text and "methods are ahead of concat" in text
     assert not visit.page.locator("main").is_visible()
+    names = visit.page.locator("noscript tbody th").all_text_contents()
+    assert names[:3] == ["trivial predictor", "best unimodal", "concat"] and {EVIL, SCRIPT, "augmented"} <= set(names)
+    assert visit.page.locator("noscript thead th").first.is_visible()
     visit.context.close()
 
 
