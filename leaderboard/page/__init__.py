@@ -71,8 +71,8 @@ def _plain(board: Board) -> str:
     what = "".join(f"<dt>{escape(name)}</dt><dd>{escape(says)}</dd>" for name, says in found.glossary.items())
     notes = "".join(f"<li>{escape(line)}</li>" for line in (*found.legend, *found.notes))
     return (
-        f'<h2>{escape(found.title)}</h2><ul>{said}</ul><div class="scroll"><table class="plain-board"><thead><tr>{heads}'
-        f"</tr></thead><tbody>{rows}</tbody></table></div>{more}<dl>{what}</dl><ul>{notes}</ul>"
+        f'<h2>{escape(found.title)}</h2><ul>{said}</ul><div class="scroll"><table class="plain-board"><thead>'
+        f"<tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{more}<dl>{what}</dl><ul>{notes}</ul>"
     )
 
 

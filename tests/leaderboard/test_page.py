@@ -157,16 +157,26 @@ def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("zoom", ["", "all"])
-def test_names_in_the_scatter_cover_neither_each_other_nor_a_dot(visit: Visit, zoom: str) -> None:
-    page = visit.go(f"#zoom={zoom}")
+def test_names_in_the_scatter_cover_neither_each_other_nor_a_dot(browser: "Browser", tmp_path: Path) -> None:
+    """A crowd of large dots, and one small dot, which the sizes are relative to."""
+    close = {f"method_{i:02}": Planted(0.8 + 0.003 * (i % 8), 0.02 + 0.001 * (i // 8), parameters=10**6)
+             for i in range(40)}  # fmt: skip
+    methods = {"concat": Planted(0.8, parameters=10), **close}
+    store = write_results(tmp_path / "results", methods, ("digits",), seeds=2, rows=500)
+    html = tmp_path / "leaderboard.html"
+    html.write_text(page(build_all(gather([store.folder]))), encoding="utf-8")
+    visit = Visit(browser, html, viewport={"width": 1280, "height": 900})
     boxes = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
-    names = page.locator("#scatter g[aria-label=text] text").evaluate_all(boxes)
-    dots = page.locator("#scatter g[aria-label=dot] circle").evaluate_all(boxes)
-    assert len(names) >= 3 and len(dots) > len(names)
-    for i, (left, top, right, bottom) in enumerate(names):
-        for x, y, z, w in (*names[:i], *dots):  # to a pixel: letters are narrower than their boxes
-            assert not (left < z - 1 and right > x + 1 and top < w - 1 and bottom > y + 1)
+    for zoom in ("", "all"):
+        view = visit.go(f"#zoom={zoom}")
+        names = view.locator("#scatter g[aria-label=text] text").evaluate_all(boxes)
+        dots = view.locator("#scatter g[aria-label=dot] circle").evaluate_all(boxes)
+        assert len(names) >= 5 and len(dots) >= len(names)
+        for i, (left, top, right, bottom) in enumerate(names):
+            for x, y, z, w in (*names[:i], *dots):  # to two pixels: letters are smaller than their boxes
+                assert not (left < z - 2 and right > x + 2 and top < w - 2 and bottom > y + 2)
+    visit.context.close()
+    assert visit.wrong == []
 
 
 @pytest.mark.slow

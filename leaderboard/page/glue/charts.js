@@ -101,9 +101,11 @@ function drawScatter() {
 /* A name beside every dot where there is room for it, those of the front first; the tip names the others. */
 function labels(points, front, scale, reach, wide) {
   const taken = points.map(p => { const [x, y, r] = [scale.x(p.x), scale.y(p.y), reach(p)]; return [x - r, y - r, x + r, y + r]; });
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${BASE.style.fontSize} ${getComputedStyle(document.body).fontFamily}`;
   const found = [];
   for (const point of [...front, ...points.filter(p => !front.includes(p))].filter(p => points.includes(p)).slice(0, 150)) {
-    const [x, y, r, size] = [scale.x(point.x), scale.y(point.y), reach(point), 6.6 * point.label.length];
+    const [x, y, r, size] = [scale.x(point.x), scale.y(point.y), reach(point), pen.measureText(point.label).width + 4];
     const places = [["start", r + 3, 0, x + r + 2, y - 7], ["end", -r - 3, 0, x - r - 2 - size, y - 7], ["middle", 0, -r - 9, x - size / 2, y - r - 16], ["middle", 0, r + 9, x - size / 2, y + r + 2]];
     for (const [anchor, dx, dy, left, top] of places) {
       const box = [left, top, left + size, top + 14];
