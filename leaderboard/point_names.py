@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 _NEAR = 2.0  # points between a name and its dot; further off a line leads to it
@@ -30,7 +31,7 @@ def name_points(axes: Axes, at: np.ndarray, sizes: np.ndarray, names: Mapping[in
         names: Position of a point -> what is written.
     """
     figure = axes.get_figure()
-    assert figure is not None
+    assert isinstance(figure, Figure)  # no chart here is a panel of panels
     figure.draw_without_rendering()
     scale = figure.dpi / 72  # pixels of a point
     centres, radii = axes.transData.transform(at), np.sqrt(sizes) / 2 * scale
