@@ -19,6 +19,7 @@ from leaderboard import measures
 from leaderboard.board import Board, Dataset, Row
 from leaderboard.comparison import Comparison
 from leaderboard.families import FAMILIES, OTHER
+from leaderboard.point_names import name_points
 from leaderboard.ranking import PILLARS
 from leaderboard.robustness import LEVELS, curves
 from leaderboard.shown import shortened, shown
@@ -59,7 +60,11 @@ def save_plots(boards: Sequence[Board], folder: Path) -> list[Path]:
 
 def figures(board: Board) -> dict[str, Figure]:
     """Name -> chart: clean against robust, advantages by pillar, severity curves per dataset, the attention audit."""
-    found: dict[str, Figure | None] = {"clean-robust": scatter(board), "audit": audit(board)}
+    found: dict[str, Figure | None] = {
+        "clean-robust": scatter(board),
+        "clean-robust-leaders": scatter(board, leaders_only=True),
+        "audit": audit(board),
+    }
     for pillar in PILLARS:
         found[f"advantage-{pillar}"] = advantages(board, pillar)
     for dataset in board.datasets:
@@ -67,8 +72,14 @@ def figures(board: Board) -> dict[str, Figure]:
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def scatter(board: Board, cost: str = "parameters") -> Figure | None:
-    """Mean clean against mean robust score; ringed: the Pareto front of both and the cost."""
+def scatter(board: Board, cost: str = "parameters", leaders_only: bool = False) -> Figure | None:
+    """Mean clean against mean robust score; ringed: the Pareto front of both and the cost.
+
+    Args:
+        board: Of a track.
+        cost: The measure that sizes the dots.
+        leaders_only: Zoomed to where a reader looks, which is crowded when all are shown; None if all are there.
+    """
     points = [
         (row, clean, area, row.means[cost] or np.nan)
         for row in board.rows
@@ -76,21 +87,41 @@ def scatter(board: Board, cost: str = "parameters") -> Figure | None:
     ]
     if len(points) < 2:
         return None
+    at = np.array([p[1:3] for p in points])
+    front = pareto(np.array([[x, y, -c] for _, x, y, c in points]))
+    drawn = _leaders(at, front) if leaders_only else list(range(len(points)))
+    if leaders_only and len(drawn) == len(points):
+        return None
     figure, axes = _figure(COLUMN, 3.2)
-    families = sorted({row.family for row, *_ in points})
+    families = sorted({points[i][0].family for i in drawn})
     sizes = _sizes(np.array([p[3] for p in points]))
     for family in families:
-        own = [i for i, p in enumerate(points) if p[0].family == family]
-        x, y = [points[i][1] for i in own], [points[i][2] for i in own]
-        axes.scatter(x, y, s=sizes[own], color=_colour(family), alpha=0.75, linewidths=0, label=_short(family))
-    for i in pareto(np.array([[x, y, -c] for _, x, y, c in points])):
-        row, x, y, _ = points[i]
-        axes.scatter([x], [y], s=sizes[i], facecolors="none", edgecolors="black", linewidths=1.2)
-        axes.annotate(_short(row.label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=7)
+        own = [i for i in drawn if points[i][0].family == family]
+        axes.scatter(*at[own].T, s=sizes[own], color=_colour(family), alpha=0.75, linewidths=0, label=_short(family))
+    ringed = [i for i in front if i in drawn]
+    axes.scatter(*at[ringed].T, s=sizes[ringed], facecolors="none", edgecolors="black", linewidths=1.2)
     axes.set_xlabel("clean, chance-normalised")
     axes.set_ylabel("robust: area under the curves")
+    if leaders_only:
+        axes.set_title(f"{len(points) - len(drawn)} methods are further down or left", fontsize=7)
     _legend_below(figure, min(3, len(families)))
+    names = {k: _short(points[i][0].label) for k, i in enumerate(drawn) if i in ringed}
+    name_points(axes, at[drawn], sizes[drawn], names)
     return figure
+
+
+def _leaders(at: np.ndarray, front: Sequence[int]) -> list[int]:
+    """The better half, and who is on the front unless it is among the worst quarter; as on the page.
+
+    Where most of what would be drawn is empty, those beyond the void are left out.
+    """
+    both = at.sum(axis=1)
+    middle, low = np.median(both), np.quantile(both, 0.25)
+    half = [i for i, value in enumerate(both) if value >= middle or (i in front and value >= low)]
+    order = np.sort(both[half])
+    gap = int(np.argmax(np.diff(order))) if len(half) > 1 else 0
+    is_void = len(half) - gap > 3 and order[gap + 1] - order[gap] > (order[-1] - order[0]) / 2
+    return [i for i in half if both[i] > order[gap]] if is_void else half
 
 
 def pareto(points: np.ndarray) -> list[int]:

@@ -244,6 +244,8 @@ def _legend(board: Board, found: Sequence[str]) -> tuple[str, ...]:
     for league in board.leagues:
         order = league.rankings["clean"].standings
         best = [m for m, s in order.items() if s.best]
+        if not order:  # nobody was compared there, which a note says of the dataset
+            continue
         said = f"may be the best: {listed(best)}" if best else "nobody to compare"
         lines.append(f"League {league.name} ({', '.join(league.datasets)}; {_count(len(order), 'method')}): {said}.")
     return tuple(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
@@ -45,18 +46,23 @@ def run(arguments: argparse.Namespace) -> int:
         return code or 1
     beside = [REFERENCE] if published else []
     print("", *_sentences(plan, labels, results, beside), sep="\n")
-    rest = f" --results {results}" + " --with reference" * bool(published)
-    print(f"Next: polymodal why {labels[0]} {CONTROL}{rest} --plugin {arguments.file}")
+    rest = f"--results {results} --plugin {arguments.file}"
+    print(f"Next: polymodal why {labels[0]} {CONTROL} {rest}" + " --with reference" * bool(published))
+    if published:
+        print(f"      polymodal run reference --methods {','.join(names)} {rest}    every published dataset and seed")
     return 0
 
 
 def _published() -> set[str]:
     """The datasets on which the results that come with Polymodal have the control."""
-    from leaderboard.export import read
+    import pyarrow.parquet as pq
 
     if not REFERENCE.is_file():
         return set()
-    return {record.cell.dataset for record in read(REFERENCE).records if record.cell.label == CONTROL}
+    # Two columns of the file, which is checked when the board is made: all of it takes seconds to read.
+    table = pq.read_table(REFERENCE, columns=["label", "dataset"])
+    pairs = zip(table.column("label").to_pylist(), table.column("dataset").to_pylist(), strict=True)
+    return {dataset for label, dataset in pairs if label == CONTROL}
 
 
 def _registered(path: Path) -> list[str]:
@@ -76,8 +82,12 @@ def _registered(path: Path) -> list[str]:
 
 
 def _passes(name: str) -> bool:
+    import torch
+
     from benchmark.conformance import check_method
 
+    # As in workers: threads are of no use to models of a few rows, and wait for each other where others compute.
+    torch.set_num_threads(1)
     results = check_method(name)
     wrong = [result for result in results if not result.passed]
     for result in [*wrong, *(r for r in results if r.warning)]:
@@ -127,31 +137,47 @@ def _planned(names: list[str], seeds: int, published: Collection[str]) -> Plan:
 
 
 def _sentences(plan: Plan, labels: list[str], results: str, published: list[Path]) -> list[str]:
-    from leaderboard.board import build_all
+    from leaderboard.board import build
     from leaderboard.merge import gather
 
     wanted = sorted({f"{cell.dataset}@{cell.dataset_version}" for cell in plan.cells})
     evidence = gather([results], wanted, beside=published)
-    boards = build_all(evidence)
+    tracks = {record.cell.label: record.cell.track for record in evidence.records if record.cell.label in labels}
+    boards = {track: build(evidence, track) for track in sorted(set(tracks.values()))}
     said = []
     for label in labels:
-        own = [board for board in boards if any(row.label == label for row in board.rows)]
-        if not own:
+        if label not in tracks:
             said.append(f"{label} has no place: {'; '.join(evidence.notes)}")
-        for board in own:
+        else:
+            board = boards[tracks[label]]
             said += [f"{label} ({board.track} track)", *_scores(evidence, label), *_places(board, label)]
+            said.append(_basis(evidence, label))
     return said
+
+
+def _basis(evidence: Evidence, label: str) -> str:
+    """What the places rest on: published methods have more seeds than were run here."""
+    seeds: dict[str, set[int]] = defaultdict(set)
+    datasets: set[str] = set()
+    for record in evidence.records:
+        seeds[record.cell.label].add(record.cell.seed)
+        if record.cell.label == label:
+            datasets.add(record.cell.dataset)
+    own, others = len(seeds[label]), len(seeds[CONTROL])
+    beside = f", beside {others} of {CONTROL}" if others != own else ""
+    where = f"on each of {len(datasets)} datasets" if len(datasets) > 1 else "on one dataset"
+    return f"  All this is of {own} seed{'s' * (own > 1)} {where}{beside}."
 
 
 def _scores(evidence: Evidence, label: str) -> list[str]:
     """A line per dataset: the method, the control, the best single modality and the trivial predictor."""
-    means: dict[tuple[str, str], float] = {}
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
     trivial: dict[str, tuple[str, float | None, bool]] = {}
     for record in evidence.records:
         cell = record.cell
-        own = [r.clean for r in evidence.records if (r.cell.label, r.cell.dataset) == (cell.label, cell.dataset)]
-        means[cell.label, cell.dataset] = fmean(own)
+        scores[cell.label, cell.dataset].append(record.clean)
         trivial[cell.dataset] = (cell.metric, record.trivial, cell.higher_is_better)
+    means = {pair: fmean(own) for pair, own in scores.items()}
     lines = []
     for dataset, (metric, floor, higher) in sorted(trivial.items()):
         if (label, dataset) not in means:

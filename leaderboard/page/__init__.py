@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
-from leaderboard.answer import answer
 from leaderboard.board import Board
 from leaderboard.page.payload import details, payload
-from leaderboard.shown import shown, shown_within
+from leaderboard.shown import shown_within
+from leaderboard.tables import Cell, table
 
 _SCRIPTS = (
     "vendor/d3.min.js",
@@ -30,6 +30,7 @@ _SCRIPTS = (
     "glue/charts.js",
     "glue/main.js",
 )
+_FEW = 100  # rows of the table without scripts, as many as the other draws at once
 
 
 def page(boards: Sequence[Board], about: Mapping[str, str] | None = None) -> str:
@@ -45,7 +46,7 @@ def page(boards: Sequence[Board], about: Mapping[str, str] | None = None) -> str
     replacements = {
         "{{policy}}": policy,
         "{{style}}": _asset("glue/page.css"),
-        "{{answer}}": "".join(f"<li>{escape(shown(line))}</li>" for b in boards for line in answer(b)),
+        "{{plain}}": "".join(map(_plain, boards)),
         "{{data}}": _embedded(shown_within(payload(boards, about or {}))),
         "{{details}}": _packed(shown_within(details(boards))),
         "{{scripts}}": "\n".join(f"<script>{s}</script>" for s in scripts),
@@ -58,6 +59,27 @@ def page(boards: Sequence[Board], about: Mapping[str, str] | None = None) -> str
         pieces += [text[:at], replacements.get(key, "")]
         text = text[at + len(key) :]
     return "".join(pieces)
+
+
+def _plain(board: Board) -> str:
+    """For a browser without scripts: the answer, and the table as it opens."""
+    found = table(board)
+    said = "".join(f"<li>{escape(line)}</li>" for line in found.answer)
+    heads = "".join(f'<th scope="col">{escape(header)}</th>' for header in found.headers)
+    rows = "".join(_plain_row(row) for row in found.rows[:_FEW])
+    more = f"<p>{len(found.rows) - _FEW:,} more are in leaderboard.md.</p>" if len(found.rows) > _FEW else ""
+    what = "".join(f"<dt>{escape(name)}</dt><dd>{escape(says)}</dd>" for name, says in found.glossary.items())
+    notes = "".join(f"<li>{escape(line)}</li>" for line in (*found.legend, *found.notes))
+    return (
+        f'<h2>{escape(found.title)}</h2><ul>{said}</ul><div class="scroll"><table class="plain-board"><thead>'
+        f"<tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{more}<dl>{what}</dl><ul>{notes}</ul>"
+    )
+
+
+def _plain_row(row: Sequence[Cell]) -> str:
+    first, *others = row
+    cells = "".join(f"<td>{f'<b>{escape(c.text)}</b>' if c.best else escape(c.text)}</td>" for c in others)
+    return f'<tr><th scope="row">{escape(first.text)}</th>{cells}</tr>'
 
 
 def _asset(name: str) -> str:

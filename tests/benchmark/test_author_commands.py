@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,9 +137,14 @@ def test_published_results_are_what_a_method_is_placed_among(results: Path, tmp_
     own = [str(small), "--methods", "my_fusion", "--plugin", str(plugin), "--results", str(tmp_path / "own")]
     assert main(["run", *own, "--workers", "0", "--quiet", "--no-checkpoints"]) == 0
     plan = plan_of(parser().parse_args(["plan", *own]))
-    scores, clean, *_ = try_method._sentences(plan, ["my_fusion"], str(tmp_path / "own"), [export])[1:]
+    scores, clean, *_, basis = try_method._sentences(plan, ["my_fusion"], str(tmp_path / "own"), [export])[1:]
     assert "interactions_xor: accuracy" in scores and "; concat 0." in scores
     assert "on 1 of 1 datasets" in clean and "of the 3 methods with results here" in clean
+    assert basis == "  All this is of 2 seeds on one dataset."
+    evidence = gather([tmp_path / "own"], beside=[export])
+    fewer = tuple(r for r in evidence.records if (r.cell.label, r.cell.seed) != ("my_fusion", 1))
+    basis = try_method._basis(replace(evidence, records=fewer), "my_fusion")
+    assert basis == "  All this is of 1 seed on one dataset, beside 2 of concat."
 
 
 def test_try_runs_the_others_only_where_nobody_has_published_them() -> None:
@@ -172,6 +178,8 @@ def test_try_places_a_method(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert f"{dataset}: accuracy" in shown
     assert int(re.findall(r"of the (\d+) methods with results here", shown)[0]) > 40, "beside the published ones"
     assert "On clean rows its advantage over concat is" in shown and "best single modality" in shown
+    assert "All this is of 1 seed on each of 3 datasets, beside 5 of concat." in shown
+    assert "polymodal run reference --methods my_fusion" in shown
     assert "Next: polymodal why my_fusion concat" in shown
 
 

@@ -57,9 +57,12 @@ def test_plugin_must_not_take_a_shipped_name(tmp_path: Path) -> None:
 
 
 def test_plugin_that_raises_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("raise RuntimeError('oops')")
-    with pytest.raises(ImportError, match=r"broken\.py failed to import: RuntimeError: oops"):
+    (tmp_path / "broken.py").write_text("import math\n\nraise RuntimeError('oops')")
+    with pytest.raises(ImportError, match=r"broken\.py failed to import: RuntimeError: oops \(.*broken\.py, line 3\)"):
         load_plugin(tmp_path / "broken.py")
+    (tmp_path / "unread.py").write_text("x = 1\ny = (\n")
+    with pytest.raises(ImportError, match=r"unread\.py failed to import: SyntaxError: .*unread\.py, line 2\)"):
+        load_plugin(tmp_path / "unread.py")
     with pytest.raises(FileNotFoundError, match="no plugin file"):
         load_plugin(tmp_path / "nowhere.py")
 

@@ -79,6 +79,16 @@ def test_a_league_is_a_board(board: Board) -> None:
         of_league(board, "retrieval")
 
 
+def test_a_league_in_which_nobody_is_compared_is_not_a_line(tmp_path: Path) -> None:
+    """One's own method alone: four lines would say four times that there is no concat."""
+    store = Store(tmp_path)
+    for dataset, inputs in INPUTS.items():
+        record, predictions = make_record("gated", METHODS["gated"], dataset, 0, rows=100)
+        store.write(changed(record, inputs=inputs), predictions)
+    alone = build(gather([store.folder]), "plain")
+    assert alone.leagues and not any(line.startswith("League") for line in table(alone).legend)
+
+
 def test_a_board_of_one_shape_has_no_leagues(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "one", METHODS, ("digits", "shapes"), seeds=2, rows=60).folder
     assert not [league for league in _plain(folder).leagues if len(league.datasets) == 2]

@@ -157,6 +157,29 @@ def test_it_loads_and_shows_every_method_and_chart(visit: Visit) -> None:
 
 
 @pytest.mark.slow
+def test_names_in_the_scatter_cover_neither_each_other_nor_a_dot(browser: "Browser", tmp_path: Path) -> None:
+    """A crowd of large dots, and one small dot, which the sizes are relative to."""
+    close = {f"method_{i:02}": Planted(0.8 + 0.003 * (i % 8), 0.02 + 0.001 * (i // 8), parameters=10**6)
+             for i in range(40)}  # fmt: skip
+    methods = {"concat": Planted(0.8, parameters=10), **close}
+    store = write_results(tmp_path / "results", methods, ("digits",), seeds=2, rows=500)
+    html = tmp_path / "leaderboard.html"
+    html.write_text(page(build_all(gather([store.folder]))), encoding="utf-8")
+    visit = Visit(browser, html, viewport={"width": 1280, "height": 900})
+    boxes = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
+    for zoom in ("", "all"):
+        view = visit.go(f"#zoom={zoom}")
+        names = view.locator("#scatter g[aria-label=text] text").evaluate_all(boxes)
+        dots = view.locator("#scatter g[aria-label=dot] circle").evaluate_all(boxes)
+        assert len(names) >= 5 and len(dots) >= len(names)
+        for i, (left, top, right, bottom) in enumerate(names):
+            for x, y, z, w in (*names[:i], *dots):  # to two pixels: letters are smaller than their boxes
+                assert not (left < z - 2 and right > x + 2 and top < w - 2 and bottom > y + 2)
+    visit.context.close()
+    assert visit.wrong == []
+
+
+@pytest.mark.slow
 def test_a_link_to_a_method_of_another_track_opens_it_there(visit: Visit) -> None:
     page = visit.go("#method=augmented")
     visit.soon(lambda: page.locator("#drawer[open]").count())
@@ -224,12 +247,15 @@ def test_a_link_to_nothing_shows_the_board(visit: Visit, key: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_javascript_the_answer_is_there(browser: "Browser", html: Path) -> None:
+def test_without_javascript_the_answer_and_the_table_are_there(browser: "Browser", html: Path) -> None:
     visit = Visit(browser, html, java_script_enabled=False)
     visit.page.goto(html.as_uri())
     text = visit.page.locator("body").inner_text()
     assert "need JavaScript" in text and "methods are ahead of concat" in text
     assert not visit.page.locator("main").is_visible()
+    names = visit.page.locator("noscript tbody th").all_text_contents()
+    assert names[:3] == ["trivial predictor", "best unimodal", "concat"] and {EVIL, SCRIPT, "augmented"} <= set(names)
+    assert visit.page.locator("noscript thead th").first.is_visible()
     visit.context.close()
 
 

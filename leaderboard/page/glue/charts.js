@@ -50,10 +50,16 @@ function scatterPoints(cost) {
   })).filter(p => p.x !== undefined && p.y !== undefined);
 }
 
-/* The better half and whoever is on the front: what a reader looks for is there, and crowded when all are shown. */
+/* The better half and whoever is on the front: what a reader looks for is there, and crowded when all are shown.
+   Where most of what would be drawn is empty, those beyond the void are left out. */
 function leaders(points, front) {
-  const middle = d3.median(points, p => p.x + p.y);
-  return points.filter(p => p.x + p.y >= middle || front.includes(p) && p.x + p.y >= d3.quantile(points, 0.25, q => q.x + q.y));
+  const sum = p => p.x + p.y;
+  const middle = d3.median(points, sum);
+  const half = points.filter(p => sum(p) >= middle || front.includes(p) && sum(p) >= d3.quantile(points, 0.25, sum));
+  const order = half.map(sum).sort(d3.ascending);
+  const gap = d3.maxIndex(d3.pairs(order), ([a, b]) => b - a);
+  const isVoid = half.length - gap > 3 && order[gap + 1] - order[gap] > (order[half.length - 1] - order[0]) / 2;
+  return isVoid ? half.filter(p => sum(p) > order[gap]) : half;
 }
 
 function drawScatter() {
@@ -73,16 +79,19 @@ function drawScatter() {
   const own = DATA.measures[cost];
   const title = p => `${p.label}\n${p.family}\nclean ${p.x.toFixed(3)}\nrobust ${p.y.toFixed(3)}\n${own?.title ?? cost} ${isNaN(p.cost) ? "–" : write(p.cost, own?.style)}`;
   const scale = { x: v => 52 + (v - x[0]) / (x[1] - x[0]) * (wide - 72), y: v => high - 44 - (v - y[0]) / (y[1] - y[0]) * (high - 64) };
+  const costs = d3.extent(points.filter(p => p.cost > 0), p => p.cost);
+  const radius = d3.scaleLog(costs, [4, 12]);
+  const reach = p => p.cost > 0 ? radius(p.cost) : 4;
   const dots = { x: "x", y: "y", fill: p => familyColour(p.family), fillOpacity: 0.75 };
   put("scatter", families(shown.map(p => p.row)), Plot.plot({
     ...BASE, width: wide, height: high, marginRight: 20, marginTop: 20, marginBottom: 44, marginLeft: 52, grid: true, ariaLabel: "Scatter of clean against robust score",
     x: { label: "clean, chance-normalised →", domain: x }, y: { label: "↑ robust area", domain: y, ticks: 8 },
-    r: { range: [4, 12], type: "log", domain: d3.extent(points.filter(p => p.cost > 0), p => p.cost) }, color: { type: "identity" },
+    r: { range: [4, 12], type: "log", domain: costs }, color: { type: "identity" },
     marks: [
       Plot.dot(shown.filter(p => !(p.cost > 0)), { ...dots, r: 4 }),
       Plot.dot(shown.filter(p => p.cost > 0), { ...dots, r: "cost" }),
       Plot.dot(front.filter(p => shown.includes(p)), { x: "x", y: "y", r: "cost", stroke: "currentColor", strokeWidth: 2 }),
-      labels(shown, front, scale, wide).map(l => Plot.text([l.point], { x: "x", y: "y", text: "label", textAnchor: l.anchor, dx: l.dx, dy: l.dy, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
+      labels(shown, front, scale, reach, wide).map(l => Plot.text([l.point], { x: "x", y: "y", text: "label", textAnchor: l.anchor, dx: l.dx, dy: l.dy, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
       Plot.tip(shown, Plot.pointer({ x: "x", y: "y", title, anchor: "bottom" })),
     ],
   }), note(`Dot size: ${own?.title ?? cost}. Ringed: nobody is better in clean, robust and cost at once (${front.length} of ${points.length})` +
@@ -90,12 +99,14 @@ function drawScatter() {
 }
 
 /* A name beside every dot where there is room for it, those of the front first; the tip names the others. */
-function labels(points, front, scale, wide) {
-  const taken = points.map(p => { const [x, y] = [scale.x(p.x), scale.y(p.y)]; return [x - 5, y - 5, x + 5, y + 5]; });
+function labels(points, front, scale, reach, wide) {
+  const taken = points.map(p => { const [x, y, r] = [scale.x(p.x), scale.y(p.y), reach(p)]; return [x - r, y - r, x + r, y + r]; });
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${BASE.style.fontSize} ${getComputedStyle(document.body).fontFamily}`;
   const found = [];
   for (const point of [...front, ...points.filter(p => !front.includes(p))].filter(p => points.includes(p)).slice(0, 150)) {
-    const [x, y, size] = [scale.x(point.x), scale.y(point.y), 6.6 * point.label.length];
-    const places = [["start", 14, 0, x + 13, y - 7], ["end", -14, 0, x - 13 - size, y - 7], ["middle", 0, -16, x - size / 2, y - 23], ["middle", 0, 16, x - size / 2, y + 9]];
+    const [x, y, r, size] = [scale.x(point.x), scale.y(point.y), reach(point), pen.measureText(point.label).width + 4];
+    const places = [["start", r + 3, 0, x + r + 2, y - 7], ["end", -r - 3, 0, x - r - 2 - size, y - 7], ["middle", 0, -r - 9, x - size / 2, y - r - 16], ["middle", 0, r + 9, x - size / 2, y + r + 2]];
     for (const [anchor, dx, dy, left, top] of places) {
       const box = [left, top, left + size, top + 14];
       if (box[0] < 0 || box[2] > wide || taken.some(t => box[0] < t[2] && box[2] > t[0] && box[1] < t[3] && box[3] > t[1])) continue;
