@@ -72,7 +72,7 @@ class Mosi(DataModule):
         "probe[text + audio]": 0.699,
         "unimodal[text]": 0.672,
         "unimodal[audio]": 0.504,
-        "linear": 0.681,
+        "linear": 0.678,
         "late": 0.667,
         "concat": 0.677,
     }

@@ -24,12 +24,15 @@ NEVER = -20.0  # logit of a class that no training row has
 
 @register("linear")
 class Linear(TableMethod):
-    """Logistic or ridge regression on the standardised columns of all modalities, without a network.
+    """Logistic or ridge regression on the columns of all modalities, each modality in one unit, without a network.
 
     Scikit-learn's: multinomial for classes, one regression for each label, ridge for values. A text is its word counts;
-    longer images and sequences are averaged to 16 steps a side. An absent modality is its training mean. The strength
-    of the L2 penalty is the one of seven with the smallest loss on a held-out fifth of the training rows, unless it is
-    given; then all rows are fitted.
+    longer images and sequences are averaged to 16 steps a side. Columns are centred, and those of a modality divided by
+    one number, their root mean square deviation: what the dataset put into one unit stays comparable. In units of its
+    own, a word of two rows or a pixel of the border would be as loud as the others. An absent modality is its training
+    mean. The strength of the L2 penalty is the one of seven with the smallest loss on a held-out fifth of the training
+    rows, unless it is given; then all rows are fitted. That fifth may share its sources (speakers, videos) with the
+    other rows: a method is not told which rows do.
 
     Source: Cox, 1958; Hoerl and Kennard, 1970.
 
@@ -58,8 +61,8 @@ class Linear(TableMethod):
 
     def learn_table(self, x: Floats, y: NDArray[Any], held_out: NDArray[np.bool_]) -> None:
         mean = np.nanmean(x, axis=0)
-        spread = np.nanstd(x, axis=0)
-        scale = np.where(spread > 1e-12, spread, 1.0)
+        spread = np.split(np.nanstd(x, axis=0), np.cumsum(self.widths)[:-1])
+        scale = np.concatenate([np.full(len(own), _unit(own)) for own in spread])
         table = np.nan_to_num((x - mean) / scale, nan=0.0)
         strength = self.strength or self._choose(table, y, held_out)
         weight, bias = self._fit(table, y, strength)
@@ -88,6 +91,12 @@ class Linear(TableMethod):
         pairs = [_logistic(x, label.astype(np.int64), strength, (0, 1)) for label in y.T]
         weights, biases = (np.stack([pair[k][1] - pair[k][0] for pair in pairs]) for k in (0, 1))
         return weights, biases
+
+
+def _unit(spread: Floats) -> float:
+    """Root mean square of the deviations of a modality's columns; those that are constant say nothing of it."""
+    varied = spread[spread > 1e-12]
+    return float(np.sqrt(np.square(varied).mean())) if len(varied) else 1.0
 
 
 def _logistic(x: Floats, y: NDArray[Any], strength: float, classes: Sequence[int]) -> tuple[Floats, Floats]:

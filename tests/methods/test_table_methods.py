@@ -7,7 +7,6 @@ import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from benchmark.conformance.probe import Probe
@@ -22,6 +21,16 @@ RECIPE = Recipe(width=8, epochs=2, batch_size=64)
 def arrays(data: Probe, split: Any) -> tuple[np.ndarray, np.ndarray]:
     part = data.splits[split]
     return np.concatenate([part.inputs[n][:] for n in data.task.names], axis=1).astype(np.float64), part.target.numpy()
+
+
+def in_units(data: Probe, split: Any) -> np.ndarray:
+    """Each modality less its training mean, in the root mean square deviation of its columns."""
+    blocks = []
+    for name in data.task.names:
+        train, x = (data.splits[part].inputs[name][:].double().numpy() for part in ("train", split))
+        varied = train[:, train.std(axis=0) > 0]
+        blocks.append((x - train.mean(axis=0)) / np.sqrt(varied.var(axis=0).mean()))
+    return np.concatenate(blocks, axis=1)
 
 
 def fitted(name: str, data: Probe, **options: Any) -> Method:
@@ -40,32 +49,49 @@ def logits(method: Method, data: Probe, present: Tensor | None = None) -> Tensor
 @pytest.mark.parametrize("strength", [1e-3, 0.1])
 def test_linear_is_scikit_learns_logistic_regression(strength: float) -> None:
     data = Probe()
-    (x, y), (test, _) = arrays(data, "train"), arrays(data, "test")
-    scaler = StandardScaler().fit(x)
-    model = LogisticRegression(C=1 / (strength * len(x)), tol=1e-6, max_iter=500).fit(scaler.transform(x), y)
-    wanted = model.predict_proba(scaler.transform(test))
+    x, test, y = in_units(data, "train"), in_units(data, "test"), data.splits["train"].target.numpy()
+    wanted = LogisticRegression(C=1 / (strength * len(x)), tol=1e-6, max_iter=500).fit(x, y).predict_proba(test)
     found = logits(fitted("linear", data, strength=strength), data).softmax(dim=1).numpy()
     assert np.abs(found - wanted).max() < 1e-6
 
 
 def test_linear_is_scikit_learns_ridge() -> None:
     data = Probe(shape="regression")
-    (x, y), (test, _) = arrays(data, "train"), arrays(data, "test")
-    scaler = StandardScaler().fit(x)
-    model = Ridge(alpha=0.1 * len(x)).fit(scaler.transform(x), y)
+    x, test, y = in_units(data, "train"), in_units(data, "test"), data.splits["train"].target.numpy()
+    model = Ridge(alpha=0.1 * len(x)).fit(x, y)
     found = logits(fitted("linear", data, strength=0.1), data).numpy()
-    np.testing.assert_allclose(found, model.predict(scaler.transform(test)).reshape(64, 1), atol=1e-5)
+    np.testing.assert_allclose(found, model.predict(test).reshape(64, 1), atol=1e-5)
 
 
 def test_each_label_has_a_logistic_regression_of_its_own() -> None:
     data = Probe(shape="multilabel")  # no training row has the fourth
-    (x, y), (test, _) = arrays(data, "train"), arrays(data, "test")
-    scaler = StandardScaler().fit(x)
+    x, test, y = in_units(data, "train"), in_units(data, "test"), data.splits["train"].target.numpy()
     found = logits(fitted("linear", data, strength=0.1), data).sigmoid().numpy()
     for label in range(3):
-        model = LogisticRegression(C=1 / (0.1 * len(x)), tol=1e-6).fit(scaler.transform(x), y[:, label])
-        assert np.abs(found[:, label] - model.predict_proba(scaler.transform(test))[:, 1]).max() < 1e-6
+        model = LogisticRegression(C=1 / (0.1 * len(x)), tol=1e-6).fit(x, y[:, label])
+        assert np.abs(found[:, label] - model.predict_proba(test)[:, 1]).max() < 1e-6
     assert found[:, 3].max() < 1e-6
+
+
+def rescaled(data: Probe, factors: np.ndarray) -> Probe:
+    """The same rows, the columns of the first modality times `factors`."""
+    for part in data.splits.values():
+        part.inputs["a"].mul_(torch.from_numpy(factors).float())
+    return data
+
+
+def test_a_modality_has_one_unit_and_its_columns_keep_their_sizes() -> None:
+    plain = logits(fitted("linear", Probe(), strength=0.1), Probe())
+    louder = rescaled(Probe(), np.full(5, 1000.0))
+    torch.testing.assert_close(logits(fitted("linear", louder, strength=0.1), louder), plain, atol=1e-4, rtol=1e-4)
+    uneven = rescaled(Probe(), np.array([0.01, 1, 1, 1, 1]))  # its signal as quiet as that of a rare word
+    assert (logits(fitted("linear", uneven, strength=0.1), uneven) - plain).abs().max() > 0.1
+
+
+def test_a_constant_column_does_not_change_the_unit_of_its_modality() -> None:
+    data = rescaled(Probe(), np.array([1.0, 0, 0, 0, 0]))
+    scale = fitted("linear", data, strength=0.1).scale
+    torch.testing.assert_close(scale[:5], data.splits["train"].inputs["a"][:, 0].std(correction=0).expand(5))
 
 
 def test_the_strength_is_chosen_on_held_out_rows() -> None:
