@@ -317,6 +317,11 @@ def finite(numbers: Mapping[str, float]) -> Numbers:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
+def is_line(text: str) -> bool:
+    """Whether text is one line of it: nothing that a terminal obeys, nothing that turns the reading direction."""
+    return _UNFIT.search(text) is None
+
+
 def _check_depth(value: Any, left: int = 20) -> None:
     """Raise InvalidRecord for plain data in which what walks it could get lost."""
     if not isinstance(value, list | dict):
@@ -336,7 +341,7 @@ def _check_names(record: Record) -> None:
     if plain.get("error"):
         plain["error"] = plain["error"]["type"]
     for place, name in _strings(plain):
-        if _UNFIT.search(name):
+        if not is_line(name):
             raise InvalidRecord(f"not a Polymodal record: {name[:80]!a} is not a line of text - at `{place}`")
 
 
