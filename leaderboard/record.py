@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -272,15 +273,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
             InvalidRecord: With the reason, if `text` is not a record of this schema.
         """
         try:
-            schema = _HEAD.decode(text).schema
-            if schema is None:
-                raise InvalidRecord("not a Polymodal record: no `schema` field")
-            if schema != SCHEMA:
-                raise InvalidRecord(
-                    f"schema {schema!r}, this version reads {SCHEMA}: run the cell again with `polymodal run`, or read "
-                    "the folder with the version that wrote it"
-                )
-            record = _RECORD.decode(text)
+            record = _decoded(text)
             _check_depth([record.provenance, *(getattr(record.cell, name) for name in _OPEN)])
             content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
             if any(mark in content for mark in _MARKS):
@@ -303,13 +296,33 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         ids = [c.id for c in self.conditions]
         if len(set(ids)) != len(ids):
             raise InvalidRecord("conditions are not unique")
-        if ids != [c.id for c in self.cell.conditions]:
+        if list(map(_FACTS, self.conditions)) != list(map(_FACTS, self.cell.conditions)):
             raise InvalidRecord("the measured conditions are not those of the cell")
         for condition in self.conditions:
             if not math.isfinite(condition.score):
                 raise InvalidRecord(f"condition {condition.id}: score {condition.score!r} is not a finite number")
             if condition.fills and (self.fill is None or condition.fills.get(self.fill) != condition.score):
                 raise InvalidRecord(f"condition {condition.id}: the score is not that of the chosen fill {self.fill!r}")
+
+
+def _decoded(text: str | bytes) -> Record:
+    try:
+        record = _RECORD.decode(text)
+    except msgspec.ValidationError:
+        _check_schema(_HEAD.decode(text).schema)  # of another one, what is wrong is that
+        raise
+    _check_schema(record.schema)
+    return record
+
+
+def _check_schema(schema: Any) -> None:
+    if schema is None:
+        raise InvalidRecord("not a Polymodal record: no `schema` field")
+    if schema != SCHEMA:
+        raise InvalidRecord(
+            f"schema {schema!r}, this version reads {SCHEMA}: run the cell again with `polymodal run`, or read "
+            "the folder with the version that wrote it"
+        )
 
 
 def finite(numbers: Mapping[str, float]) -> Numbers:
@@ -369,3 +382,4 @@ _MARKS = (b"\\", b"\x7f", b"\xc2", b"\xe2")
 # Typed decoding in C: a board of 10,000 records is read in seconds.
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)
+_FACTS = attrgetter(*Condition.__struct_fields__)
