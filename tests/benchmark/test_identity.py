@@ -212,8 +212,8 @@ def test_edited_severities_are_another_cell(monkeypatch: pytest.MonkeyPatch, tmp
     original = benchmark.conditions.levels
 
     def edited(name: str, *rest: Any) -> tuple[Any, ...]:
-        first, *others = original(name, *rest)
-        return (first * 1.01, *others)
+        levels: tuple[Any, ...] = original(name, *rest)
+        return (levels[0] * 1.01, *levels[1:])
 
     monkeypatch.setattr(benchmark.conditions, "levels", edited)
     (other,) = plan_of(**small).cells
