@@ -28,6 +28,7 @@ import torch
 from torch import distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from benchmark.as_planned import check_code
 from benchmark.build import build_dataset, build_method
 from benchmark.cost import peak, reset_peak
 from benchmark.errors import UsageError
@@ -221,6 +222,7 @@ def _work(folder: Path, job: Job, rank: int) -> None:
         backend, init_method=(folder / "meet").as_uri(), rank=rank, world_size=options.devices, timeout=_PATIENCE
     )
     datamodule = build_dataset(cell.dataset, cell.dataset_options)
+    check_code(cell, datamodule)  # this process has imported and read for itself
     seed_all(cell.dataset, cell.seed, "init")  # as for one device
     method = build_method(cell.method, cell.options, datamodule.task, cell.recipe)
     log = None if job.log is None else Log(job.log[0], Path(job.log[1]), job.log[2])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.errors import UsageError
+from benchmark.errors import UsageError, printable
 from benchmark.matrix import Choice
 from datamodules.registry import raised_at
 
@@ -49,7 +49,7 @@ class Faults:
         except (Exception, SystemExit) as error:
             if isinstance(error, UsageError) and (choice.options or not label):
                 raise
-            self._found[Faulty(label, dataset, f"{_said(error, cls)} ({choice.where})")] = None
+            self._found[Faulty(label, dataset, printable(f"{_said(error, cls)} ({choice.where})"))] = None
 
 
 def own_files(cls: type) -> set[str]:

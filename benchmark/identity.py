@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,7 +65,7 @@ def protocol_digest(datamodule: DataModule) -> str:
     """Of the code that all methods share on a dataset."""
     return _join(
         [
-            *(_read(path, _changed(path))[0] for path in map(_path, PROTOCOL)),
+            *_protocol(),
             *(_digest(type(part), _DATASETS) for part in (*layers(datamodule), datamodule.task.goal)),
         ]
     )
@@ -79,11 +79,37 @@ def layers(datamodule: DataModule) -> list[DataModule]:
     return found
 
 
+def as_imported(*classes: type) -> bool:
+    """Whether the files of these classes, and what trains them, are as when this process first asked about them.
+
+    Ask right after importing. A file that was edited before the import and put back after it has the digest of the
+    plan, and what was imported has not.
+    """
+    now: dict[type | None, str] = {c: _digest(c, _METHODS if issubclass(c, Method) else _DATASETS) for c in classes}
+    now[None] = _join(_protocol())
+    return all(_first.setdefault(c, digest) == digest for c, digest in now.items())
+
+
+_first: dict[type | None, str] = {}
+
+
+def wrapped_by(options: Mapping[str, Any]) -> Iterator[type[Method]]:
+    """The methods that a method's options make it wrap."""
+    for value in options.values():
+        if isinstance(value, Base):
+            yield methods.get(value.name)
+            yield from wrapped_by(value.options)
+
+
 def code_digest(path: Path) -> str:
     """Of a file and what it imports of methods and datasets, for numbers that are made outside of cells."""
     files: set[Path] = set()
     _collect(path, (*_METHODS, *_DATASETS), files)
     return _join(sorted(_read(file, _changed(file))[0] for file in files))
+
+
+def _protocol() -> Iterator[str]:
+    return (_read(path, _changed(path))[0] for path in map(_path, PROTOCOL))
 
 
 def _digest(cls: type, packages: tuple[str, ...]) -> str:

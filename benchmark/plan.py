@@ -17,7 +17,7 @@ import torch
 from benchmark import conditions
 from benchmark.build import resolve_dataset, undrawn
 from benchmark.complete_rows import CompleteRows
-from benchmark.errors import UsageError
+from benchmark.errors import UsageError, printable
 from benchmark.faults import Faults, Faulty
 from benchmark.few_steps import Sketch, step_notes
 from benchmark.identity import method_digest, protocol_digest
@@ -27,7 +27,7 @@ from benchmark.trainer import TrainerOptions
 from datamodules.base import DataModule
 from datamodules.registry import datasets, did_you_mean
 from datamodules.spec import Task
-from leaderboard.record import Cell
+from leaderboard.record import SCHEMA, Cell, Failure, Record
 from methods.base import Method, Recipe
 from methods.metrics import higher_is_better
 from methods.registry import methods
@@ -118,7 +118,7 @@ def make_plan(matrix: Matrix) -> Plan:
                 with faults.of(entry.label, shown, entry.choice, entry.cls), undrawn():
                     reason = entry.cls.applies_to(datamodule.task, entry.options)
                     if reason is not None:
-                        left_out.append(NotApplicable(entry.label, shown, reason))
+                        left_out.append(NotApplicable(entry.label, shown, printable(reason)))
                         continue
                     sketch, warned = entry.sketch(datamodule.task, recipe)
                     if reason := complete.reason_against(sketch):
@@ -150,7 +150,7 @@ def make_plan(matrix: Matrix) -> Plan:
         tuple(cells.values()),
         tuple(dict.fromkeys(left_out)),
         added,
-        tuple(dict.fromkeys(notes)),
+        tuple(dict.fromkeys(map(printable, notes))),  # a dataset's classes or columns may be called anything
         tuple(faults.found),
         fitted,
     )
@@ -164,8 +164,8 @@ def _cell(**facts: Any) -> Cell:
     """
     try:
         cell = Cell(**facts)
-        msgspec.convert(msgspec.to_builtins(cell), Cell)
-    except (msgspec.ValidationError, UnicodeError, OverflowError, RecursionError, TypeError) as error:
+        Record.from_json(Record(cell=cell, status="failed", schema=SCHEMA, error=Failure("", "")).to_json())
+    except (ValueError, msgspec.MsgspecError, OverflowError, RecursionError, TypeError) as error:
         where = f"{facts['method']} on {facts['dataset']}"
         raise UsageError(f"{where}: a name or value that no record can hold: {error}") from None
     return cell

@@ -13,16 +13,14 @@ from typing import Any
 import torch
 
 from benchmark import distributed
+from benchmark.as_planned import check_code
 from benchmark.attention import attention_scores
 from benchmark.build import build_dataset, build_method
 from benchmark.conditions import notes as condition_notes
-from benchmark.conditions import versions
 from benchmark.cost import latency, peak, reset_peak, trainable
 from benchmark.evaluate import sweep
 from benchmark.fills import choose_filling
-from benchmark.identity import method_digest, protocol_digest
 from benchmark.loggers import Log, check_logger
-from benchmark.options import resolve
 from benchmark.precision import check_precision
 from benchmark.provenance import provenance
 from benchmark.seeds import seed_all
@@ -31,13 +29,8 @@ from datamodules.base import DataModule
 from leaderboard.record import SCHEMA, Cell, Failure, Record, finite
 from leaderboard.store import Store
 from methods.base import Method
-from methods.registry import methods
 
 _loaded: OrderedDict[str, DataModule] = OrderedDict()
-
-
-class CodeChanged(RuntimeError):
-    """The code at hand is not the code that was planned: its numbers would be stored under another's id."""
 
 
 def run_cell(cell: Cell, store: Store, *, checkpoint: bool = True, logger: str | None = None) -> Record:
@@ -110,7 +103,7 @@ def _log(cell: Cell, store: Store, logger: str | None) -> Log | None:
 
 def _run(cell: Cell, log: Log | None = None) -> tuple[Record, Mapping[str, Any], bytes]:
     datamodule = _dataset(cell)
-    _check_code(cell, datamodule)
+    check_code(cell, datamodule)
     task = datamodule.task
     options = TrainerOptions(**cell.trainer)
     device = root_device(options)
@@ -179,17 +172,3 @@ def _dataset(cell: Cell) -> DataModule:
             _loaded.popitem(last=False)
     _loaded.move_to_end(key)
     return _loaded[key]
-
-
-def _check_code(cell: Cell, datamodule: DataModule) -> None:
-    """Raise CodeChanged unless code and data are those of the plan: an edit since then makes another cell."""
-    cls = methods.get(cell.method)
-    now = {
-        "the method": (method_digest(cls, resolve(cell.method, cls, cell.options, cell.method)), cell.source),
-        "the protocol or the dataset's code": (protocol_digest(datamodule), cell.protocol),
-        "the data": (datamodule.task.version, cell.dataset_version),
-        "a corruption": (versions(cell.conditions, datamodule.raw), cell.corruptions),
-    }
-    changed = [what for what, (here, planned) in now.items() if here != planned]
-    if changed:
-        raise CodeChanged(f"{' and '.join(changed)} changed after the plan was made: run the command again")

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmark.again import run_again
 from benchmark.build import build_dataset
-from benchmark.errors import UsageError
+from benchmark.errors import UsageError, printable
 from benchmark.matrix import Choice, read
 from benchmark.plan import make_plan
 from benchmark.submission import PLUGINS, RECORDS, against_manifest, read_manifest
@@ -78,7 +78,7 @@ def verify(
     whole: list[str] = []
     for path, problem in against_manifest(folder, manifest).items():
         name = Path(path)
-        if name.parts[0] == RECORDS and name.suffix in (".json", ".npz"):
+        if name.parts[:1] == (RECORDS,) and name.suffix in (".json", ".npz"):
             problems[name.stem].append(f"{path} {problem}")
         else:
             whole.append(f"{path} {problem}")
@@ -102,8 +102,12 @@ def verify(
         with tempfile.TemporaryDirectory() as again:
             if problem := run_again(record, Path(again)).problem:
                 problems[record.cell.id].append(problem)
-    cells = tuple(CellVerdict(cell, tuple(dict.fromkeys(found))) for cell, found in sorted(problems.items()))
-    return Verification(cells, tuple(whole), tuple(r.cell.id for r in chosen))
+    # Its files are called what whoever sent it called them.
+    cells = tuple(
+        CellVerdict(printable(cell), tuple(map(printable, dict.fromkeys(found))))
+        for cell, found in sorted(problems.items())
+    )
+    return Verification(cells, tuple(map(printable, whole)), tuple(r.cell.id for r in chosen))
 
 
 Planned = Mapping[tuple[str, str, int], Cell]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,6 +17,7 @@ from leaderboard.light import Lighten
 from leaderboard.outcomes import Given
 from leaderboard.record import Record
 from leaderboard.rows import Source
+from leaderboard.shown import shown as spelt
 from leaderboard.store import Reading, Store
 from leaderboard.variance_prior import Prior, Priors
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from leaderboard.export import Export
 
 CONTROL = "concat"
+_CLOCKS = 86_400.0  # seconds by which the clocks of two machines may differ
 
 
 class BoardError(ValueError):
@@ -119,12 +123,12 @@ def _read(
     """What is found, why methods were not run, and what is to be said of it."""
     by_cell: dict[str, tuple[Record, Source]] = {}
     reasons: dict[tuple[str, str], str] = {}
-    invalid: list[str] = []
+    invalid: list[str] = []  # a line each, whatever the files are called
     notes: list[str] = []
     for name in sources:
         source, reading, own = _open(Path(name), made)
         reasons |= own
-        invalid += [f"{path}: {reason}" for path, reason in reading.invalid]
+        invalid += [spelt(f"{path}: {reason}") for path, reason in reading.invalid]
         for record in reading.records:
             other = by_cell.get(record.cell.id)
             if other is not None and _scores(other[0]) != _scores(record):
@@ -265,7 +269,7 @@ def _one_configuration(found: Found) -> tuple[Found, list[str]]:
     """Of each method on each dataset only one configuration, one record per seed.
 
     The configuration with the recipe most methods of the dataset have, so that they are compared on equal terms; of
-    several the newest.
+    several the newest. A record of the future has no say in that: or a clock that was wrong once would decide for ever.
     """
     chosen: Found = []
     notes: list[str] = []
@@ -273,16 +277,21 @@ def _one_configuration(found: Found) -> tuple[Found, list[str]]:
         by_method = _grouped(here, lambda r: (r.cell.label, r.cell.track))
         usual = Counter(recipe for own in by_method.values() for recipe in {_text(r.cell.recipe) for r, _ in own})
         aside: dict[str, int] = {}
+        early: dict[str, int] = {}
         for (label, _), own in sorted(by_method.items()):
             configurations = _grouped(own, _configuration)
             best = max(configurations, key=lambda k: (usual[k[0]], max(_finished(r) for r, _ in configurations[k]), k))
             if len(configurations) > 1:
+                early[label] = sum(_ended(r) > _latest() for r, _ in own)
                 aside[label] = len(own) - len(configurations[best])
             for _, group in sorted(_grouped(configurations[best], lambda r: r.cell.seed).items()):
                 chosen.append(max(group, key=lambda f: (_finished(f[0]), f[0].status == "ok", f[0].cell.id)))
         if aside:
             listed = ", ".join(f"{label} ({number})" for label, number in aside.items())
             notes.append(f"{dataset}: records of other recipes, options or sources are set aside: {listed}")
+        if any(early.values()):
+            listed = ", ".join(f"{label} ({number})" for label, number in early.items() if number)
+            notes.append(f"{dataset}: records that a wrong clock dates to the future do not count as newest: {listed}")
     return sorted(chosen, key=lambda f: (f[0].cell.label, f[0].cell.track, f[0].cell.dataset, f[0].cell.seed)), notes
 
 
@@ -323,8 +332,22 @@ def _split_version(name: str) -> tuple[str, str | None]:
     return head, version or None
 
 
-def _finished(record: Record) -> str:
-    return str(record.provenance.get("finished", ""))
+def _finished(record: Record) -> float:
+    """When a cell ended, in seconds; 0, older than any other, if no clock that is right can have said so."""
+    ended = _ended(record)
+    return ended if ended <= _latest() else 0.0
+
+
+def _ended(record: Record) -> float:
+    try:
+        said = datetime.fromisoformat(str(record.provenance.get("finished")))
+    except ValueError:
+        return 0.0
+    return (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
+
+
+def _latest() -> float:
+    return time.time() + _CLOCKS
 
 
 def _scores(record: Record) -> list[tuple[str, float]]:

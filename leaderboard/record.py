@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -272,15 +273,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
             InvalidRecord: With the reason, if `text` is not a record of this schema.
         """
         try:
-            schema = _HEAD.decode(text).schema
-            if schema is None:
-                raise InvalidRecord("not a Polymodal record: no `schema` field")
-            if schema != SCHEMA:
-                raise InvalidRecord(
-                    f"schema {schema!r}, this version reads {SCHEMA}: run the cell again with `polymodal run`, or read "
-                    "the folder with the version that wrote it"
-                )
-            record = _RECORD.decode(text)
+            record = _decoded(text)
             _check_depth([record.provenance, *(getattr(record.cell, name) for name in _OPEN)])
             content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
             if any(mark in content for mark in _MARKS):
@@ -303,7 +296,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
         ids = [c.id for c in self.conditions]
         if len(set(ids)) != len(ids):
             raise InvalidRecord("conditions are not unique")
-        if ids != [c.id for c in self.cell.conditions]:
+        if list(map(_FACTS, self.conditions)) != list(map(_FACTS, self.cell.conditions)):
             raise InvalidRecord("the measured conditions are not those of the cell")
         for condition in self.conditions:
             if not math.isfinite(condition.score):
@@ -312,9 +305,34 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                 raise InvalidRecord(f"condition {condition.id}: the score is not that of the chosen fill {self.fill!r}")
 
 
+def _decoded(text: str | bytes) -> Record:
+    try:
+        record = _RECORD.decode(text)
+    except msgspec.ValidationError:
+        _check_schema(_HEAD.decode(text).schema)  # of another one, what is wrong is that
+        raise
+    _check_schema(record.schema)
+    return record
+
+
+def _check_schema(schema: Any) -> None:
+    if schema is None:
+        raise InvalidRecord("not a Polymodal record: no `schema` field")
+    if schema != SCHEMA:
+        raise InvalidRecord(
+            f"schema {schema!r}, this version reads {SCHEMA}: run the cell again with `polymodal run`, or read "
+            "the folder with the version that wrote it"
+        )
+
+
 def finite(numbers: Mapping[str, float]) -> Numbers:
     """The numbers that are: what is not finite was not measured, and a record does not pretend it was."""
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def is_line(text: str) -> bool:
+    """Whether text is one line of it: nothing that a terminal obeys, nothing that turns the reading direction."""
+    return _UNFIT.search(text) is None
 
 
 def _check_depth(value: Any, left: int = 20) -> None:
@@ -336,7 +354,7 @@ def _check_names(record: Record) -> None:
     if plain.get("error"):
         plain["error"] = plain["error"]["type"]
     for place, name in _strings(plain):
-        if _UNFIT.search(name):
+        if not is_line(name):
             raise InvalidRecord(f"not a Polymodal record: {name[:80]!a} is not a line of text - at `{place}`")
 
 
@@ -364,3 +382,4 @@ _MARKS = (b"\\", b"\x7f", b"\xc2", b"\xe2")
 # Typed decoding in C: a board of 10,000 records is read in seconds.
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(Record)
+_FACTS = attrgetter(*Condition.__struct_fields__)

@@ -111,10 +111,13 @@ class Store:
         """The cell's record, or None if there is none.
 
         Raises:
-            InvalidRecord: If the file is there but cannot be trusted.
+            InvalidRecord: If the file is there but cannot be trusted, naming it.
         """
         path = self.path(cell)
-        return _read(path) if path.exists() else None
+        try:
+            return _read(path) if path.exists() else None
+        except InvalidRecord as error:
+            raise InvalidRecord(f"{path}: {error}") from None
 
     def done(self, cell: str) -> Record | None:
         """The cell's record if it is successful and can be trusted; else None, and the cell runs again."""

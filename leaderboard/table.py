@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from leaderboard.merge import BoardError, Evidence
 from leaderboard.outcomes import Given
-from leaderboard.record import SCHEMA, Cell, Condition, Record
+from leaderboard.record import SCHEMA, Cell, Condition, Record, is_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -185,7 +185,7 @@ def _condition(name: str, source: str) -> Condition:
 
 def _name(row: Mapping[str, Any], column: str, at: str) -> str:
     value = row[column]
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or not is_line(value):
         raise BoardError(f"{at}: `{column}` must be a name, got {value!r}")
     return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,15 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def contradiction(record: Record, arrays: Arrays) -> str | None:
     """What a record says that its predictions do not give, or that nothing could; None if it can be trusted."""
-    return _misshapen(record, arrays) or _other_scores(record, arrays) or _other_trivial(record, arrays["target"])
+    ids = [c.id for c in record.conditions]
+    return (
+        _misshapen(record, arrays, ids)
+        or _other_scores(record, arrays, ids)
+        or _other_trivial(record, arrays["target"])
+    )
 
 
-def _misshapen(record: Record, arrays: Arrays) -> str | None:
+def _misshapen(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | None:
     target, row = arrays.get("target"), arrays.get("row")
     if target is None or row is None:
         return "predictions have no `target` or no `row`"
@@ -39,15 +44,15 @@ def _misshapen(record: Record, arrays: Arrays) -> str | None:
             return f"`{name[:80]}` holds numbers that are not finite"
         if array.ndim == 0 or len(array) != len(target):
             return f"{_named(name)}: {len(array) if array.ndim else 'no'} predictions for {len(target)} rows"
-    missing = [c.id for c in record.conditions if f"{PREDICTED}{c.id}" not in arrays]
+    missing = [name for name in ids if f"{PREDICTED}{name}" not in arrays]
     return f"no predictions for condition {missing[0]}" if missing else None
 
 
-def _other_scores(record: Record, arrays: Arrays) -> str | None:
+def _other_scores(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | None:
     metric, target = record.cell.metric, arrays["target"]
     if not scores.supported(metric):
         return None
-    predicted = [arrays[f"{PREDICTED}{condition.id}"] for condition in record.conditions]
+    predicted = [arrays[f"{PREDICTED}{name}"] for name in ids]
     if len({one.shape for one in predicted}) != 1:
         return "predictions of the conditions differ in shape"
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.arguments import add_data, add_json, at_least, use_data
 from benchmark.chosen_dataset import add_dataset_options, chosen_dataset
+from benchmark.errors import printable
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
@@ -121,7 +122,7 @@ def _info(arguments: argparse.Namespace) -> int:
     if not arguments.no_sheet:
         path = arguments.sheet or _sheet(arguments, datamodule, "")
         facts["samples"] = str(contact_sheet.draw(datamodule, path))
-    print(json.dumps(facts, indent=2) if arguments.json else _readable(facts))
+    print(json.dumps(facts, indent=2) if arguments.json else printable(_readable(facts), limit=100_000))
     return 0
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmark.arguments import add_json, add_results
+from benchmark.errors import printable
 
 NAME = "doctor"
 HELP = "Check the environment: versions, devices, data, the results folder."
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, indent=1))
     else:
         for line in report:
-            print(f"{'ok  ' if line['ok'] else 'FAIL'}  {line['check']:<11} {line['detail']}")
+            print(printable(f"{'ok  ' if line['ok'] else 'FAIL'}  {line['check']:<11} {line['detail']}"))
     return 0 if all(line["ok"] for line in report) else 1
 
 

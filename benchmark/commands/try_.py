@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.arguments import add_execution, add_plugins, at_least
+from benchmark.errors import printable
 
 if TYPE_CHECKING:
     from benchmark.executors.foreground import Outcome
@@ -68,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.file.exists():
         raise FileNotFoundError(f"there is nothing at {arguments.file}")
     guess = guessed(arguments)
-    print(*guess.said, sep="\n")
+    print(*map(printable, guess.said), sep="\n")
     trial = prepared(arguments, guess)
-    print(*trial.said, sep="\n")
+    print(*map(printable, trial.said), sep="\n")
     return 0 if arguments.look else _answer(arguments, trial)
 
 

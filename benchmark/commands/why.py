@@ -21,6 +21,7 @@ from benchmark.arguments import (
     sources_of,
     use_data,
 )
+from benchmark.errors import printable
 
 if TYPE_CHECKING:
     from datamodules.base import DataModule
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         more, drawn = _look(evidence, args, dataset, folder)
         said += [*more, *_profile(sources, dataset)]
         pictures += drawn
-    print("\n".join(said))
+    print(*map(printable, said), sep="\n")
     print(f"Page: {_write_page(f'{args.a} against {args.b}', said, pictures, folder)}")
     return 0
 

@@ -336,10 +336,13 @@ def prepare_worker(settings: Settings, one_thread: bool) -> Store:
         import torch
 
         import benchmark.runner  # noqa: F401 - what cells need
-        from datamodules.registry import load_plugin
+        from benchmark.identity import as_imported
+        from datamodules.registry import datasets, load_plugin
+        from methods.registry import methods
 
         for plugin in settings.plugins:
             load_plugin(plugin)
+        as_imported(*methods.classes().values(), *datasets.classes().values())
     if one_thread:
         torch.set_num_threads(1)
     return Store(settings.results)

@@ -6,8 +6,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import benchmark.conditions
+from benchmark.runner import run_cell
+from leaderboard.record import Record
+from leaderboard.store import Store
+from tests.benchmark.conftest import planned as plan_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("benchmark", "datamodules", "methods", "leaderboard")
@@ -136,3 +143,81 @@ def test_a_plugin_edited_after_the_plan_is_not_stored_under_the_old_id(tmp_path:
         [sys.executable, "-c", RACE], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith("failed the method changed after the plan was made"), done.stdout + done.stderr
+
+
+PLANNED = """
+import sys
+import msgspec
+from benchmark.executors.pool import Settings, prepare_worker, run_and_report
+from benchmark.matrix import Choice, Matrix
+from benchmark.plan import make_plan
+from datamodules.registry import load_plugin
+from leaderboard.record import Cell
+from pathlib import Path
+
+settings, old = Settings("results", plugins=("mine.py",)), Path("mine.py").read_text()
+if sys.argv[1] == "plan":
+    load_plugin("mine.py")
+    data = Choice("interactions_xor", {"rows": 200})
+    recipe = {"epochs": 1, "width": 8}
+    one = (Choice("edited"),), (data,)
+    (cell,) = make_plan(Matrix("t", *one, conditions="none", recipe=recipe, baselines=False)).cells
+    Path("cell.json").write_bytes(msgspec.json.encode(cell))
+else:
+    Path("mine.py").write_text(old.replace("z.sum(1)", sys.argv[2]))
+    store = prepare_worker(settings, one_thread=True)
+    Path("mine.py").write_text(old)
+    store.prepare()
+    cell = msgspec.json.decode(Path("cell.json").read_bytes(), type=Cell)
+    print(run_and_report(cell, store, settings).text)
+"""
+
+
+def test_an_edit_that_a_worker_imported_is_not_forgotten_when_the_file_is_put_back(tmp_path: Path) -> None:
+    """The file then has the digest of the plan; what the worker runs has not."""
+    (tmp_path / "mine.py").write_text(PLUGIN.format(expression="z.sum(1)"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def ran(*arguments: str) -> str:
+        command = [sys.executable, "-c", PLANNED, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    ran("plan")
+    refused = Record.from_json(ran("run", "z.mean(1)"))
+    assert refused.error and "a file that this process has imported changed" in refused.error.message
+    assert Record.from_json(ran("run", "z.sum(1)")).status == "ok", "nothing was edited"
+
+
+def test_a_table_edited_after_the_plan_is_not_stored_under_the_old_id(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    rows = [f"{i % 7},{i % 5},{'cat' if i % 2 else 'dog'}" for i in range(60)]
+    table.write_text("\n".join(["a,b,kind", *rows]))
+    options = {"name": "csv_views", "file": str(table), "modalities": {"a": ["a"], "b": ["b"]}, "target": "kind"}
+    (cell,) = plan_of(datasets=[options], recipe={"epochs": 1, "width": 8}).cells
+    table.write_text("\n".join(["a,b,kind", *reversed(rows)]))
+    store = Store(tmp_path / "results")
+    store.prepare()
+    record = run_cell(cell, store)
+    assert record.error and record.error.message.startswith("the data changed after the plan was made")
+    (other,) = plan_of(datasets=[options], recipe={"epochs": 1, "width": 8}).cells
+    assert other.id != cell.id and run_cell(other, store).status == "ok"
+
+
+def test_edited_severities_are_another_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = {"conditions": ["gaussian_noise"], "recipe": {"epochs": 1, "width": 8}}
+    (cell,) = plan_of(**small).cells
+    assert any(c.corruption == "gaussian_noise" for c in cell.conditions)
+    original = benchmark.conditions.levels
+
+    def edited(name: str, *rest: Any) -> tuple[Any, ...]:
+        levels: tuple[Any, ...] = original(name, *rest)
+        return (levels[0] * 1.01, *levels[1:])
+
+    monkeypatch.setattr(benchmark.conditions, "levels", edited)
+    (other,) = plan_of(**small).cells
+    assert other.id != cell.id
+    store = Store(tmp_path)
+    record = run_cell(cell, store)
+    assert record.error and record.error.message.startswith("a corruption changed after the plan was made")

@@ -1,5 +1,6 @@
 """Matrices: what is read, and what bad input gets before anything runs."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,16 @@ def test_the_default_matrix_is_planned() -> None:
         ({"datasets": [1]}, "`datasets` must be one of 'all' or a list, each a string or a table"),
         ({"methods": {"cca": False}}, "`methods` must be"),
         ({"conditions": [[1]]}, "`conditions` must be a string or a list, each a string"),
+        ({"conditions": 1}, "`conditions` must be a string or a list, each a string"),
+        ({"conditions": float("-inf")}, "`conditions` must be a string or a list, each a string"),
+        ({"exclude": 1e-308}, "`exclude` must be a list, each a string"),
+        ({"seeds": 10**29}, "`seeds` must be an integer >= 1"),
+        ({"seeds": 10**9}, "`seeds` must be an integer >= 1 and <= 100000"),
         ({"recipes": {"digit_halves": 1}}, "`recipes` must be a table"),
+        ({"recipe": {"lr": math.inf}}, "`recipe` must be finite"),
+        ({"recipe": {"weight_decay": math.nan}}, "`recipe` must be finite"),
+        ({"methods": {"skewed_mean": {"sigma": math.inf}}}, "`methods` must be finite"),
+        ({"methods": {"skewed_mean": {"kappa": math.nan}}}, "`methods` must be finite"),
         ({"methods": [{"rank": 3}]}, "has no name"),
         ({"recipes": {"digits": {}}}, "no dataset named 'digits'"),
         ({"exclude": ["conat"]}, "no method named 'conat'"),
@@ -151,3 +161,5 @@ def test_command_line_on_top() -> None:
         with_arguments(parse(SMALL, "f"), settings=["conact.hidden=3"])
     with pytest.raises(UsageError, match=r"--set takes NAME.KEY=VALUE"):
         with_arguments(parse(SMALL, "f"), settings=["hidden"])
+    with pytest.raises(UsageError, match=r"--seeds.* must be"):
+        with_arguments(parse(SMALL, "f"), seeds=10**9)

@@ -17,9 +17,12 @@ import torch
 from benchmark.cli import commands, main, parser
 from benchmark.runner import load_method, run_cell
 from leaderboard import not_applicable
-from leaderboard.record import SCHEMA, Record
+from leaderboard.record import SCHEMA, Fitted, Record
 from leaderboard.store import Store
+from methods.registry import methods
 from tests.benchmark.conftest import FAULTY, numbers, planned
+from tests.leaderboard.conftest import Planted, make_record
+from tests.records import changed
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -192,6 +195,38 @@ def test_a_checkpoint_that_is_none_is_one_sentence_and_runs_nothing(tmp_path: Pa
     with pytest.raises(ValueError, match=r"is not the checkpoint of concat: .*run the cell again"):
         load_method(record, Store(tmp_path))
     assert not (tmp_path / "was-run").exists()
+
+
+def test_attend_says_in_a_line_that_a_checkpoint_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cell,) = planned(conditions="none", recipe={"epochs": 1, "width": 8}).cells
+    store = Store(tmp_path)
+    run_cell(cell, store)
+    store.path(cell.id, ".pt").write_bytes(store.path(cell.id, ".pt").read_bytes()[:-60])
+    assert main(["attend", cell.id, "--results", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 2
+    said = capsys.readouterr().err
+    assert "is not the checkpoint of concat" in said and said.count("\n") == 1
+
+
+def test_what_no_record_can_hold_fails_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = planned(conditions="none", recipe={"epochs": 1, "width": 8}).cells
+    monkeypatch.setattr(methods.get("concat"), "summary", lambda self, train, test: {"half \ud800": 1.0})
+    assert run_cell(cell, Store(tmp_path)).status == "failed"
+    (record,) = Store(tmp_path).scan().records
+    assert record.error and "surrogates not allowed" in record.error.message
+
+
+def test_markup_in_a_record_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(tmp_path)
+    record, arrays = make_record("[/b]", Planted(), "csv_views[patients]", rows=40)
+    record = store.write(changed(record, metric="accuracy", training=(Fitted("[red]", 1.0),)), arrays)
+    assert main(["show", record.cell.id, "--results", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "[/b] on csv_views[patients]" in shown and "stage [red]" in shown
+    raw = json.loads(record.to_json())
+    raw["conditions"][0]["calibration"]["nll"] = None
+    store.path(record.cell.id).write_text(json.dumps(raw))
+    assert main(["show", record.cell.id, "--results", str(tmp_path)]) == 2
+    assert "Expected `float`, got `null`" in capsys.readouterr().err
 
 
 def test_targets_that_are_not_the_datasets_are_named_where_it_is_at_hand(

@@ -229,9 +229,16 @@ def test_what_is_no_submission_is_one_error(
 def test_a_file_outside_the_folder_is_not_looked_at(check: Callable[..., Verification], submission: Path) -> None:
     path = submission / MANIFEST
     manifest = json.loads(path.read_text())
-    manifest["files"]["../../etc/passwd"] = "0" * 64
+    manifest["files"] |= {"../../etc/passwd": "0" * 64, "": "0" * 64, ".": "0" * 64}
     path.write_text(json.dumps(manifest))
     assert "../../etc/passwd is no path within the submission" in problems(check())
+
+
+def test_names_of_files_are_shown_and_not_obeyed(check: Callable[..., Verification], submission: Path) -> None:
+    for folder in ("records", "plugins"):
+        (submission / folder / "\x1b[2J\u202e.npz").touch()
+    said = problems(check())
+    assert "plugins/\\x1b[2J\\u202e.npz is not in the manifest" in said and "\x1b" not in said and "\u202e" not in said
 
 
 def test_the_commands(work: Path, submission: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

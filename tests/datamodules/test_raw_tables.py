@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import struct
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -320,5 +322,10 @@ def test_a_damaged_image_is_an_error_of_the_plan(photos: Path) -> None:
     whole = (photos / "5.bmp").read_bytes()
     (photos / "5.bmp").write_bytes(whole[: len(whole) // 2])
     assert "row 6, column 'image' is not an image that can be decoded" in refusal(HubImageText(**options))
+    # A few bytes that claim to be ten thousand million pixels are not unpacked.
+    parts = b"IHDR" + struct.pack(">IIBBBBB", 100_000, 100_000, 1, 0, 0, 0, 0), b"IDAT"
+    chunks = [struct.pack(">I", len(p) - 4) + p + struct.pack(">I", zlib.crc32(p)) for p in parts]
+    (photos / "5.bmp").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    assert "10000000000 pixels) exceeds limit" in refusal(HubImageText(**options))
     (photos / "5.bmp").unlink()
     assert refusal(HubImageText(**options)).endswith("row 6, column 'image': there is no image at '5.bmp'")

@@ -135,7 +135,7 @@ def make_record(
         },
         # Validation agrees with what was planted, not with the luck of the test rows.
         training=(Fitted("train", planted.seconds, 10, 1000, 7, planted.accuracy, "val/accuracy", cap=10),),
-        provenance={"finished": "2026-11-16T02:00:00+00:00", "python": "3.11", "torch": "2.13"},
+        provenance={"finished": "2025-11-16T02:00:00+00:00", "python": "3.11", "torch": "2.13"},
     )
     return record, predictions
 

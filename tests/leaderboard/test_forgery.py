@@ -1,8 +1,11 @@
 """Edited records and predictions that are another's: `validate` names them, and no board shows them."""
 
+import hashlib
+import io
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import msgspec
 import pytest
 
 from benchmark.cli import main
+from leaderboard import bounded_npz
+from leaderboard.bounded_npz import InvalidPredictions
 from leaderboard.merge import BoardError, gather
 from leaderboard.record import Record
 from leaderboard.store import Locked, Store
@@ -61,7 +66,14 @@ def edit_other(store: Store) -> str:
 
 @pytest.mark.parametrize(
     ("fact", "value"),
-    [("recipe", {"width": 9}), ("options", {"rank": 1}), ("seed", 7), ("higher_is_better", False), ("metric", "f1")],
+    [
+        ("recipe", {"width": 9}),
+        ("options", {"rank": 1}),
+        ("method", "late"),
+        ("seed", 7),
+        ("higher_is_better", False),
+        ("metric", "f1"),
+    ],
 )
 def test_an_edited_description_is_another_cell(store: Store, fact: str, value: Any) -> None:
     assert "what it describes is" in edit(store, "gated", "cell", fact, value=value)
@@ -82,10 +94,6 @@ def test_swapped_predictions_are_named(store: Store) -> None:
 
 
 def test_predictions_that_claim_to_be_huge_are_refused(store: Store, tmp_path: Path) -> None:
-    import hashlib
-    import io
-    import zipfile
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         header = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8', 'fortran_order': False, 'shape': (10000000000000,), }"
@@ -94,6 +102,15 @@ def test_predictions_that_claim_to_be_huge_are_refused(store: Store, tmp_path: P
     store.path(record.cell.id, ".npz").write_bytes(buffer.getvalue())
     told = msgspec.structs.replace(record, predictions=hashlib.sha256(buffer.getvalue()).hexdigest())
     assert "predictions cannot be read" in str(store.problem(told))
+
+
+def test_predictions_of_ten_thousand_members_are_refused() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for number in range(10_001):
+            file.writestr(f"{number}.npy", b"")
+    with pytest.raises(InvalidPredictions, match="10001 members"):
+        bounded_npz.read(buffer.getvalue())
 
 
 def test_an_edited_trivial_score_is_named(store: Store) -> None:
@@ -143,11 +160,18 @@ def test_run_repairs_what_a_board_refuses(store: Store) -> None:
     assert store.settled([concat.cell.id, gated.cell.id]) == {concat.cell.id, gated.cell.id}
     edit(store, "gated", "conditions", 0, "score", value=0.9999)
     assert store.settled([concat.cell.id, gated.cell.id]) == {concat.cell.id} and store.done(gated.cell.id) is None
+    content = store.path(concat.cell.id, ".npz").read_bytes()
+    for other in (bytes([*content[:200], content[200] ^ 1, *content[201:]]), content[:-9], b"",
+                  store.path(gated.cell.id, ".npz").read_bytes()):  # fmt: skip
+        store.path(concat.cell.id, ".npz").write_bytes(other)
+        assert not store.settled([concat.cell.id]), "a flipped bit, half a file, another's"
+    store.path(concat.cell.id, ".npz").write_bytes(content)
+    assert store.settled([concat.cell.id])
     store.path(concat.cell.id).write_text(gated.to_json())  # a foreign record under its name
     assert not store.settled([concat.cell.id])
 
 
-def test_odd_files_are_named_and_stop_nobody(store: Store) -> None:
+def test_odd_files_are_named_and_stop_nobody(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     whole = cell_of(store, "gated").to_json()
     (store.folder / "a b.json").write_text(whole)
     (store.folder / "folder.json").mkdir()
@@ -165,6 +189,9 @@ def test_odd_files_are_named_and_stop_nobody(store: Store) -> None:
     assert "$.cell.label" in refused["escape.json"] and "\x1b" not in refused["escape.json"]
     assert len(gather([store.folder], skip_invalid=True).records) == 2
     assert main(["validate", str(store.folder)]) == 1
+    capsys.readouterr()
+    assert main(["show", "bytes", "--results", str(store.folder)]) == 2
+    assert f"{store.folder / 'bytes.json'}: not JSON" in capsys.readouterr().err
 
 
 def test_half_files_of_killed_writers_are_swept(store: Store) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -257,7 +258,7 @@ def test_tuned_and_default_are_never_in_one_ranking(build: Build) -> None:
 def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     record, predictions = make_record("concat", Planted(0.5), seed=0)
-    late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
+    late = {**record.provenance, "finished": "2025-12-01T00:00:00+00:00"}
     edited = store.write(changed(record, source="abc", provenance=late), predictions)
     board = _board(store)
     entry = next(r for r in board.rows if r.label == "concat").entries["digits"]
@@ -267,10 +268,34 @@ def test_only_the_newest_configuration_of_a_method_counts(build: Build) -> None:
     )
 
 
+@pytest.mark.parametrize("said", ["2035-01-01T00:00:00+00:00", "9999-12-31T23:59:59", "zzz", 7, None])
+def test_a_clock_that_was_wrong_makes_nothing_the_newest(build: Build, said: object) -> None:
+    store = build(datasets=("digits",), seeds=2, rows=200)
+    old = _first(store, label="concat")
+    record, predictions = make_record("concat", Planted(0.5), seed=0)
+    ahead = changed(record, source="abc", provenance={**record.provenance, "finished": said})
+    store.write(ahead, predictions)
+    evidence = gather([store.folder])
+    assert ahead.cell.id not in evidence.stores and old.cell.id in evidence.stores
+    future = "digits: records that a wrong clock dates to the future do not count as newest: concat (1)"
+    assert (future in evidence.notes) == (str(said)[:1] in "29")
+    # Nor of two records of one cell, wherever they are.
+    other = Store(store.folder.parent / "other")
+    other.prepare()
+    other.write(changed(old, provenance={**old.provenance, "finished": said}), store.predictions(old.cell.id))
+    for folders in ((store.folder, other.folder), (other.folder, store.folder)):
+        source = gather(folders).stores[old.cell.id]
+        assert isinstance(source, Store) and source.folder == store.folder
+    # A clock that is a little ahead is right.
+    soon = (datetime.now(UTC) + timedelta(minutes=5)).isoformat(timespec="seconds")
+    store.write(changed(ahead, provenance={**record.provenance, "finished": soon}), predictions)
+    assert ahead.cell.id in gather([store.folder]).stores
+
+
 def test_the_recipe_of_most_methods_counts_and_others_are_named(build: Build) -> None:
     store = build(datasets=("digits",), seeds=2, rows=200)
     record, predictions = make_record("concat", Planted(0.5), seed=0)
-    late = {**record.provenance, "finished": "2026-12-01T00:00:00+00:00"}
+    late = {**record.provenance, "finished": "2025-12-01T00:00:00+00:00"}
     hasty = store.write(changed(record, recipe={"epochs": 1}, provenance=late), predictions)
     assert hasty.cell.id not in gather([store.folder]).stores
     other, predictions = make_record("late", Planted(0.5), seed=0)
