@@ -88,7 +88,8 @@ def _breaks(board: Board, fused: Sequence[Row]) -> str | None:
     if not falls:
         return None
     (name, modality), fall = max(falls.items(), key=lambda item: (item[1], item[0]))
-    sentence = f"What breaks first: with {modality} of {name} corrupted, methods fall by {fall:.3f} on average"
+    broken_one = f"with the modality {modality} of {name} corrupted"
+    sentence = f"What breaks first: {broken_one}, methods fall by {fall:.3f} on average"
     broken = {
         r.label: float(np.mean(gains))
         for r in fused
@@ -127,7 +128,7 @@ def _absent(board: Board) -> str | None:
             if left and len(left) == len(records):
                 now, then = float(np.mean(left)), float(np.mean([r.clean for r in records]))
                 fall = measures.normalise(then, records[0]) - measures.normalise(now, records[0])
-                of = f"{modality} of {d.name}" if len(board.datasets) > 1 else modality
+                of = f"the modality {modality} of {d.name}" if len(board.datasets) > 1 else modality
                 lost.append((fall, f"{now:.3f} instead of {then:.3f} ({d.metric}) without {of}"))
     if not lost:
         return None
