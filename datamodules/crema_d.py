@@ -163,7 +163,7 @@ def read_list(file: Path, clips: list[Clip]) -> NDArray[np.int64]:
         raise FileNotFoundError(f'there is no {file}: put the published list there, or use split = "actors"')
     position = {clip.stem: i for i, clip in enumerate(clips)}
     found = []
-    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+    with file.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
         for number, row in enumerate(csv.reader(lines), 1):
             if len(row) != 2 or row[0] not in position:
                 raise ValueError(f"{file}, line {number}: must be a clip of the folder and its emotion, got {row}")

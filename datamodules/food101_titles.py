@@ -71,7 +71,7 @@ def _read(file: Path) -> list[tuple[str, str, str]]:
     if not file.is_file():
         raise FileNotFoundError(f"there is no {file}: put the titles of UPMC Food-101 there")
     rows: list[tuple[str, str, str]] = []
-    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+    with file.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
         for number, row in enumerate(csv.reader(lines), 1):
             if len(row) != 3:
                 raise ValueError(

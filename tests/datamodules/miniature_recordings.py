@@ -107,5 +107,5 @@ def make_crema_d(folder: Path, actors: int = 10) -> Path:
             file.writeframes((tone * 32767).astype("<i2").tobytes())
         lists["test" if number % 5 == 4 else "train"].append(f"{stem},{emotion}\n")
     for part, lines in lists.items():
-        (folder / f"{part}.csv").write_text("".join(lines))
+        (folder / f"{part}.csv").write_text("".join(lines), encoding="utf-8-sig")  # with a mark, as published
     return folder
