@@ -200,7 +200,7 @@ def _seed(value: Any, at: str) -> int:
 def _number(value: Any, column: str, at: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer of 400 digits is no float
         number = math.nan
     if not math.isfinite(number):
         raise BoardError(f"{at}: `{column}` must be a finite number, got {value!r}")

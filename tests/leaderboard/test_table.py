@@ -85,6 +85,7 @@ def test_errors_are_mirrored() -> None:
         (lambda f: pd.concat([f, f[:1]]), "logreg iris 0 clean is there twice"),
         (lambda f: f.assign(score=np.nan), "`score` must be a finite number, got nan"),
         (lambda f: f.assign(seed=-1), "`seed` must be a whole number >= 0"),
+        (lambda f: f.assign(seed=[10**400] * len(f)), "`seed` must be a finite number"),
         (lambda f: f.assign(method=3), "`method` must be a name, got 3"),
         (lambda f: f.assign(condition="fog"), "has no clean score"),
         (lambda f: pd.concat([f, f.assign(condition="fog:3")]), "no condition 'fog:3'. A condition is one of clean"),
