@@ -1,5 +1,6 @@
 """Registries: duplicates, suggestions, plugins and entry points."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,17 @@ def test_plugin_must_not_take_a_shipped_name(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN.format(name="concat"))
     with pytest.raises(ImportError, match="'concat' is registered twice"):
         load_plugin(tmp_path / "mine.py")
+
+
+def test_a_plugin_is_what_its_file_says_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "quickly.py"
+    for value in (1, 2):  # the same size, and below the same second: what Python keeps of the first looks valid
+        path.write_text(f"VALUE = {value}")
+        os.utime(path, (1e9, 1e9))
+        module = load_plugin(path)
+        del sys.modules[module.__name__]
+        assert vars(module)["VALUE"] == value
 
 
 def test_plugin_that_raises_is_named(tmp_path: Path) -> None:
