@@ -94,9 +94,11 @@ def plan_trials(plan: Plan, trials: int, seeds: int) -> tuple[Trials, ...]:
     return tuple(Trials(entry, _cells(entry, trials, seeds)) for entry in reversed(entries.values()))
 
 
-def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int, seeds: int) -> Tuned:
-    """The best trial of each entry by its mean validation score; of equals the first."""
-    chosen = []
+def choose(
+    trials: Iterable[Trials], records: Mapping[str, Record], number: int, seeds: int, others: Iterable[Chosen] = ()
+) -> Tuned:
+    """The best trial of each entry by its mean validation score, of equals the first; beside choices of others."""
+    chosen = [*others]
     for one in trials:
         sign = 1 if one.entry.higher_is_better else -1
         scores = [_score([records.get(cell.id) for cell in cells], sign) for cells in one.cells]
@@ -117,19 +119,22 @@ def choose(trials: Iterable[Trials], records: Mapping[str, Record], number: int,
     return Tuned(number, seeds, tuple(sorted(chosen, key=lambda c: (c.dataset, c.label))))
 
 
-def extend(before: Tuned, more: Tuned) -> Tuned:
-    """The choices of both, where both have one the later: a matrix may be tuned a dataset at a time.
+def kept(path: Path, trials: Iterable[Trials], number: int, seeds: int) -> tuple[Chosen, ...]:
+    """What a file has chosen for entries that are not tuned now: a matrix may be tuned a dataset at a time.
 
     Raises:
-        UsageError: If they had different numbers of trials.
+        UsageError: If the file cannot be read, or chose for them by another number of trials: equal trials for all.
     """
-    if (before.trials, before.seeds) != (more.trials, more.seeds):
+    if not path.exists():
+        return ()
+    before, now = read(path), {(one.entry.label, one.entry.dataset) for one in trials}
+    others = tuple(c for c in before.choice if (c.label, c.dataset) not in now)
+    if others and (before.trials, before.seeds) != (number, seeds):
         raise UsageError(
-            f"choices by {before.trials} trials of {before.seeds} seeds and by {more.trials} of {more.seeds} "
-            "do not mix: tune into another --results folder"
+            f"{path} has choices by {before.trials} trials of {before.seeds} seeds for others, {others[0].label} on "
+            f"{others[0].dataset} among them: give as many, or another --results folder"
         )
-    choices = {(c.dataset, c.label): c for c in (*before.choice, *more.choice)}
-    return Tuned(more.trials, more.seeds, tuple(choices[key] for key in sorted(choices)))
+    return others
 
 
 def write(tuned: Tuned, path: Path) -> None:

@@ -50,11 +50,13 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     """Run the trials of a plan and write down what they choose."""
     from benchmark.executors.foreground import execute, exit_code
     from benchmark.matrix import DEFAULT
-    from benchmark.tune import choose, extend, plan_trials, read, write
+    from benchmark.tune import choose, kept, plan_trials, write
 
     for fault in plan.faulty:
         print(f"failed to plan: {fault}", file=sys.stderr)
     trials = plan_trials(plan, arguments.trials, arguments.budget_seeds)
+    path = Path(arguments.results) / "tuned.toml"
+    others = kept(path, trials, arguments.trials, arguments.budget_seeds)
     cells = {cell.id: cell for one in trials for cells in one.cells for cell in cells}
     known = {cell: record for cell in cells if (record := store.done(cell)) is not None}
     if arguments.dry_run or not (arguments.quiet or arguments.json):
@@ -67,9 +69,8 @@ def carry_out(plan: Plan, store: Store, arguments: argparse.Namespace) -> int:
     if outcome.left:
         return exit_code(outcome) or 1
     known |= {record.cell.id: record for record in outcome.records}
-    tuned = choose(trials, known, arguments.trials, arguments.budget_seeds)
-    path = Path(arguments.results) / "tuned.toml"
-    write(extend(read(path), tuned) if path.exists() else tuned, path)
+    tuned = choose(trials, known, arguments.trials, arguments.budget_seeds, others)
+    write(tuned, path)
     if not arguments.json:
         _show(tuned)
         print(f"Choices: {path}. Next: polymodal run {arguments.matrix or DEFAULT} --tuned {path}")

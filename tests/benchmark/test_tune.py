@@ -215,16 +215,17 @@ def test_a_tuned_plan_runs_the_choice_and_says_so(plan: Plan) -> None:
         tune.apply(other, tuned)
 
 
-def test_a_matrix_may_be_tuned_a_piece_at_a_time(plan: Plan) -> None:
+def test_a_matrix_may_be_tuned_a_piece_at_a_time(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
     trials = tune.plan_trials(plan, 4, 1)
     both = tune.choose(trials, scored(trials, float), 4, 1)
-    first, second = (tune.choose([one], scored((one,), float), 4, 1) for one in trials)
-    assert tune.extend(first, second) == tune.extend(second, first) == both
-    again = tune.choose([trials[0]], scored((trials[0],), lambda t: -t), 4, 1)
-    assert {c.trial for c in tune.extend(both, again).choice} == {0, 3}, "the later choice counts"
-    more = tune.choose(trials, scored(tune.plan_trials(plan, 5, 1), float), 5, 1)
-    with pytest.raises(UsageError, match="do not mix"):
-        tune.extend(first, more)
+    assert tune.kept(path, trials, 4, 1) == ()
+    tune.write(tune.choose(trials[:1], scored(trials, float), 4, 1), path)
+    others = tune.kept(path, trials[1:], 4, 1)
+    assert tune.choose(trials[1:], scored(trials, float), 4, 1, others) == both
+    assert tune.kept(path, trials, 5, 1) == (), "more trials of the same entries replace fewer"
+    with pytest.raises(UsageError, match="has choices by 4 trials of 1 seeds for others"):
+        tune.kept(path, trials[1:], 5, 1)
 
 
 def test_a_tuned_cell_keeps_its_id_when_others_are_tuned_later(plan: Plan) -> None:
