@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 LARGEST = 2**31  # bytes of a table, unpacked
+WIDEST = 50_000  # columns of it: to find their names alone, pandas takes seconds
 _SAMPLE = 2**16  # bytes looked at to find the separator
 _LINES = 50
 _SEPARATORS = (",", ";", "\t", "|")
@@ -72,6 +73,7 @@ def read_table(
     lines = _fields(sample, separator)
     if not lines:
         raise ValueError(f"{path} must be a table, and is empty")
+    _check_width(path, content.partition(b"\n")[0].count(separator.encode()) + 1)
     counts = Counter(lines[0]) if header else Counter()
     try:
         options: dict[str, Any] = {"sep": separator, "encoding": encoding, "header": 0 if header else None}
@@ -93,6 +95,7 @@ def _parquet(path: Path, text: Collection[str]) -> TableFile:
 
     try:
         about = pq.read_metadata(path)
+        _check_width(path, about.num_columns)
         _check_size(path, sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)))
         frame = pq.read_table(path).to_pandas()
     except (pa.ArrowException, OSError) as error:
@@ -130,6 +133,14 @@ def _read(path: Path, file: IO[bytes]) -> bytes:
         parts.append(part)
         _check_size(path, len(parts) * 2**20 - 2**20 + len(part))
     return b"".join(parts)
+
+
+def _check_width(path: Path, columns: int) -> None:
+    if columns > WIDEST:
+        raise ValueError(
+            f"{path} is a table of {columns:,} columns, and of more than {WIDEST:,} none is read: write them as arrays "
+            "for npz_views"
+        )
 
 
 def _check_size(path: Path, size: int) -> None:

@@ -198,6 +198,11 @@ def test_damaged_and_overlarge_tables_are_one_line(tmp_path: Path, monkeypatch: 
     (tmp_path / "p.csv.gz").write_bytes(gzip.compress(content))
     monkeypatch.setattr(table_file, "LARGEST", 1000)
     assert "is a table of more than" in refusal(views(tmp_path / "p.csv.gz"))
+    monkeypatch.undo()
+    monkeypatch.setattr(table_file, "WIDEST", 3)
+    patients().to_parquet(tmp_path / "p.parquet")
+    for name in ("p.csv.gz", "p.parquet"):
+        assert "columns, and of more than 3 none is read" in refusal(views(tmp_path / name))
 
 
 # ---- classes that are not equally frequent --------------------------------------------------------------------------
