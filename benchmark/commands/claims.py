@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,8 @@ def _states(path: Path) -> dict[str, str]:
 def _show(names: Sequence[str], arguments: argparse.Namespace) -> int:
     for name in names:
         section = _judged(name, arguments)[0]
+        if not section.judgement.measured and not arguments.own:
+            section = _published_section(name) or section
         print(f"{name}: {section.sentence}\n  source    {section.claim.source}")
         for one in section.judgement.rules:
             found = one.reason if one.value is None else f"{one.value:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
@@ -101,6 +104,16 @@ def _show(names: Sequence[str], arguments: argparse.Namespace) -> int:
                 print(f"  {what:9} {text}")
         print(f"  verdict   {section.judgement.verdict}\n  again     {section.command}")
     return 0
+
+
+def _published_section(name: str) -> Section | None:
+    """What was judged before publishing, from cells that did not all come with the package."""
+    from leaderboard.reference import VERDICTS
+
+    found = _earlier(VERDICTS.parent).get(name)
+    if found is None or not found.judgement.measured:
+        return None
+    return replace(found, evidence=f"{found.evidence} (published; not all of these cells are here)")
 
 
 def _plan(names: Sequence[str], arguments: argparse.Namespace) -> int:

@@ -159,6 +159,11 @@ class Judgement:
     rules: tuple[Judged, ...]
     level: float
 
+    @property
+    def measured(self) -> bool:
+        """Whether every rule has its estimate; else the verdict is open because something was not run."""
+        return all(one.value is not None for one in self.rules)
+
 
 def _judged(rule: Rule, results: Results, level: float) -> Judged:
     if results.lacking:  # what has been run would be judged in place of what the rule is about

@@ -331,3 +331,16 @@ def test_the_list_shows_published_verdicts_and_ones_own_before_them(
     assert main(["claims", "list", name, "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "refuted" in out and "(published)" not in out
+
+
+def test_show_has_the_published_evidence_where_the_cells_are_not_at_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = next(one for one in json.loads(VERDICTS.read_text(encoding="utf-8")) if one["claim"] == "emma_is_robust")
+    assert main(["claims", "show", "emma_is_robust", "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert f"evidence  {found['evidence']} (published" in out and f"verdict   {found['verdict']}" in out
+    assert all(f"{rule['value']:+.4f}" in out for rule in found["rules"])
+    assert main(["claims", "show", "emma_is_robust", "--own", "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "evidence  none yet" in out and "verdict   open" in out
