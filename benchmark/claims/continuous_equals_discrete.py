@@ -11,6 +11,7 @@ def continuous_equals_discrete() -> Claim:
         entries=("softmax_attention", "continuous_softmax", "continuous_sparsemax"),
         datasets=({"name": "easy_vqa", "part": 0.25},),
         matrix="attention",
+        cap=5,  # two to three minutes a cell
         rules=(
             within("continuous softmax less softmax", Difference("continuous_softmax", "softmax_attention"), 0.02),
             within("continuous sparsemax less softmax", Difference("continuous_sparsemax", "softmax_attention"), 0.02),

@@ -13,6 +13,7 @@ def continuous_maps_are_selective() -> Claim:
         entries=pair,
         datasets=("shapes_count", {"name": "easy_vqa", "part": 0.25}),
         matrix="attention",
+        cap=5,  # two to three minutes a cell
         rules=(
             above("mass on the asked objects", Contrast(*pair, summary("attention/image/asked")), size=0.05),
             below("entropy of the map", Contrast(*pair, summary("attention/image/entropy")), size=0.1),

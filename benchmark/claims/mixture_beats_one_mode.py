@@ -11,6 +11,7 @@ def mixture_beats_one_mode() -> Claim:
         entries=("mixture_attention", "continuous_softmax"),
         datasets=("shapes_count",),
         matrix="attention",
+        cap=5,  # two to three minutes a cell
         rules=(above("mixture less one mode", Difference("mixture_attention", "continuous_softmax")),),
         caveat="shapes_count was made for this comparison, after the mixture had lost on an earlier form of it.",
     )

@@ -12,5 +12,6 @@ def selection_costs_nothing() -> Claim:
         entries=("continuous_softmax", {"name": "mixture_attention", "components": 1, "select": True}),
         datasets=({"name": "easy_vqa", "part": 0.25}, "shapes_count"),
         matrix="attention",
+        cap=5,  # two to three minutes a cell
         rules=(above("selected less one mode", Difference(chosen, "continuous_softmax"), -0.02),),
     )
