@@ -179,7 +179,8 @@ def _judged(name: str, arguments: argparse.Namespace, train: bool = False) -> tu
         wanted = needed(claim, results)
         power = wanted.reasons
         if wanted.seeds > claim.seeds:
-            code = max(code, _train(name, claim, wanted.seeds, arguments) if train else 0)
+            if train and code < 128:  # who stopped the first training wants no second
+                code = max(code, _train(name, claim, wanted.seeds, arguments))
             results = _results(name, claim, wanted.seeds, arguments)
     except LookupError as reason:
         power = (f"not known yet: {reason}",)

@@ -7,6 +7,8 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -344,3 +346,16 @@ def test_show_has_the_published_evidence_where_the_cells_are_not_at_hand(
     assert main(["claims", "show", "emma_is_robust", "--own", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "evidence  none yet" in out and "verdict   open" in out
+
+
+def test_who_stops_the_first_training_gets_no_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def stopped(name: str, claim: Claim, seeds: int, arguments: Any) -> int:
+        asked.append(seeds)
+        return 143
+
+    monkeypatch.setattr("benchmark.commands.claims._train", stopped)
+    monkeypatch.setattr("benchmark.judging.cells.needed", lambda claim, results: SimpleNamespace(seeds=10, reasons=()))
+    assert main(["claims", "run", "emma_is_robust", "--results", str(tmp_path), "--output", str(tmp_path)]) == 143
+    assert asked == [5]
