@@ -73,7 +73,7 @@ def read_table(
     lines = _fields(sample, separator)
     if not lines:
         raise ValueError(f"{path} must be a table, and is empty")
-    _check_width(path, content.partition(b"\n")[0].count(separator.encode()) + 1)
+    _check_width(path, re.split(rb"[\r\n]", content, maxsplit=1)[0].count(separator.encode()) + 1)
     counts = Counter(lines[0]) if header else Counter()
     try:
         options: dict[str, Any] = {"sep": separator, "encoding": encoding, "header": 0 if header else None}

@@ -203,6 +203,9 @@ def test_damaged_and_overlarge_tables_are_one_line(tmp_path: Path, monkeypatch: 
     patients().to_parquet(tmp_path / "p.parquet")
     for name in ("p.csv.gz", "p.parquet"):
         assert "columns, and of more than 3 none is read" in refusal(views(tmp_path / name))
+    monkeypatch.setattr(table_file, "WIDEST", content.partition(b"\n")[0].count(b",") + 1)
+    (tmp_path / "old.csv").write_bytes(content.replace(b"\n", b"\r"))  # as a Macintosh wrote lines
+    assert views(tmp_path / "old.csv").task.num_outputs == 2
 
 
 # ---- classes that are not equally frequent --------------------------------------------------------------------------
