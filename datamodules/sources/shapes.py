@@ -1,7 +1,8 @@
 """Scenes of coloured shapes at different depths, rendered as an RGB image and a depth map.
 
-Scenes are drawn with NumPy's PCG64 and rendered with torch by additions, products and square roots alone, which IEEE
-fixes to the last bit, so that the same pixels come out on every machine.
+Scenes are drawn with NumPy's PCG64 and rendered by additions, products and square roots alone, which IEEE fixes to the
+last bit, so that the same pixels come out on every machine. The square roots are NumPy's: torch takes those of many
+values from a library whose last bit depends on the processor.
 """
 
 import hashlib
@@ -88,9 +89,8 @@ def render(scenes: Scenes) -> tuple[Tensor, Tensor]:
 def of_colour(image: Tensor, colour: Tensor) -> Tensor:
     """The pixels of the objects of one colour in each scene: `[N, 48, 48]` bool, from `[N, 3, 48, 48]` uint8."""
     x = image.float() / 255
-    hue = x / x.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-6)
-    palette = _PALETTE / _PALETTE.square().sum(dim=1, keepdim=True).sqrt()
-    nearest = torch.stack([(hue * c[:, None, None]).sum(dim=1) for c in palette]).argmax(dim=0)
+    palette = _PALETTE / _root(_PALETTE.square().sum(dim=1, keepdim=True))
+    nearest = torch.stack([(x * c[:, None, None]).sum(dim=1) for c in palette]).argmax(dim=0)
     coloured = x.amax(dim=1) - x.amin(dim=1) > 0.2  # the background is grey, and its noise less than that
     return coloured & (nearest == colour[:, None, None])
 
@@ -127,10 +127,14 @@ def _rows(scenes: Scenes, start: int, stop: int) -> Scenes:
     return scenes._replace(**tensors)
 
 
+def _root(x: Tensor) -> Tensor:
+    return torch.from_numpy(np.sqrt(x.numpy()))
+
+
 def _inside(shape: str, dy: Tensor, dx: Tensor, r: Tensor) -> Tensor:
     """How far inside a shape of radius r each pixel is; negative outside."""
     if shape == "circle":
-        return r - (dx * dx + dy * dy).sqrt()
+        return r - _root(dx * dx + dy * dy)
     if shape == "square":
         return 0.85 * r - torch.maximum(dx.abs(), dy.abs())
     if shape == "triangle":  # equilateral, point upwards: three half-planes at 0.6 r from the centre

@@ -71,6 +71,12 @@ def test_one_object_is_where_it_should_be(shape: str, area: float) -> None:
     assert (depth[0, 0][~red].float() / 255).median().item() > 0.8
 
 
+def test_pixels_do_not_depend_on_the_processor() -> None:
+    """Square roots are rounded as IEEE says, which torch's of a million values are not on every processor."""
+    x = torch.rand(1_000_000, generator=torch.Generator().manual_seed(0)) * 1000
+    assert torch.equal(shapes._root(x), x.double().sqrt().float())
+
+
 def test_absent_objects_leave_no_trace() -> None:
     rgb, depth = render(one_object("square", there=False))
     assert rgb.float().std().item() < 10
