@@ -86,14 +86,16 @@ def sweep(
     with torch.inference_mode():
         table = _clean_table(method, rows, device) if any(c.kind == "misaligned" for c in conditions) else {}
         groups = _grouped(conditions, datamodule)
+        full = bool(rows.present.all())
         for batch in rows:
-            view = _View(method, datamodule, split, move_data_to_device(batch, device), table)
+            view = _View(method, datamodule, split, move_data_to_device(batch, device), full, table)
             for group in groups:
                 with remembered():
                     for condition in group:
                         tokens, present = view.under(condition)
                         ways = tallies[condition.id].values()
-                        outs = [method.complete(tokens, present, fill=fill) for fill, _ in ways]
+                        nothing_absent = full and present is view.batch.present
+                        outs = list(method.completions(tokens, present, [fill for fill, _ in ways], nothing_absent))
                         masked = masked and all(_same(method, out, outs[0]) for out in outs[1:])
                         for out, (_, tally) in zip(outs, ways, strict=True):
                             tally.add(out, present, view.batch)
@@ -103,10 +105,10 @@ def sweep(
         arrays["group"] = rows.split.group.numpy()
     measured = []
     for c in conditions:
-        chosen, *_ = own = [tally for _, tally in tallies[c.id].values()]
-        scores = [tally.score(target, gallery) for tally in own]
-        fills = dict(zip(tallies[c.id], scores, strict=True)) if filling and is_missing(c) else {}
-        measured.append(c.measured(**chosen.measure(target, rows.split.slices or {}, gallery), fills=fills))
+        (way, (_, chosen)), *others = tallies[c.id].items()
+        found = chosen.measure(target, rows.split.slices or {}, gallery)
+        fills = {way: found["score"], **{other: tally.score(target, gallery) for other, (_, tally) in others}}
+        measured.append(c.measured(**found, fills=fills if filling and is_missing(c) else {}))
         arrays.update(chosen.arrays(c.id, target, gallery))
     return Swept(tuple(measured), arrays, masked)
 
@@ -179,6 +181,7 @@ class _View:
     """One batch of test rows, and its tokens under the conditions met so far.
 
     Attributes:
+        full: No row of the split lacks a modality of its own.
         table: Clean tokens of the whole split, of some modalities.
     """
 
@@ -186,6 +189,7 @@ class _View:
     datamodule: DataModule
     split: SplitName
     batch: Batch
+    full: bool
     table: Mapping[str, Tokens]
     _clean: dict[str, Tokens] = field(default_factory=dict)
     _kept: dict[str, Any] = field(default_factory=dict)  # corrupted modalities of the current severity
@@ -211,7 +215,7 @@ class _View:
             here = slice(int(self.batch.row[0]), int(self.batch.row[-1]) + 1)  # a split is swept in order
             known = {name: _rows_of(tokens, here) for name, tokens in self.table.items()}
             inputs = {name: x for name, x in self.batch.inputs.items() if name not in known}
-            found = known | (self.method.tokenize(inputs, self.batch.present) if inputs else {})
+            found = known | (self.method.tokenize(inputs, self.batch.present, self.full) if inputs else {})
             self._clean = {name: found[name] for name in self.method.task.names if name in found}
         return self._clean
 
@@ -267,13 +271,13 @@ class _View:
         clean, before = self._clean_tokens().get(name), self.batch.inputs[name]
         # Picking rows out must be worth it. Where it is not, a part of the values mostly shows it, at less cost.
         if clean is None or _changed_rows(x[..., ::4], before[..., ::4]).sum() > 0.8 * len(x):
-            return self.method.tokenize({name: x}, self.batch.present)
+            return self.method.tokenize({name: x}, self.batch.present, self.full)
         changed = _changed_rows(x, before).nonzero().squeeze(1)
         if len(changed) > 0.8 * len(x):
-            return self.method.tokenize({name: x}, self.batch.present)
+            return self.method.tokenize({name: x}, self.batch.present, self.full)
         if not len(changed):
             return {name: clean}
-        (made,) = self.method.tokenize({name: x[changed]}, self.batch.present[changed]).values()
+        (made,) = self.method.tokenize({name: x[changed]}, self.batch.present[changed], self.full).values()
         mask = None if clean.mask is None or made.mask is None else clean.mask.index_copy(0, changed, made.mask)
         return {name: clean._replace(x=clean.x.index_copy(0, changed, made.x), mask=mask)}
 

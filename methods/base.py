@@ -51,8 +51,8 @@ class Method(LightningModule, ABC):
     search: ClassVar[Mapping[str, Space]] = {}
 
     _FINAL: ClassVar[tuple[str, ...]] = (
-        *("forward", "tokenize", "complete", "objective", "training_step", "validation_step", "test_step"),
-        *("predict_step", "configure_optimizers", "on_train_epoch_start", "on_train_epoch_end"),
+        *("forward", "tokenize", "complete", "completions", "objective", "training_step", "validation_step"),
+        *("test_step", "predict_step", "configure_optimizers", "on_train_epoch_start", "on_train_epoch_end"),
         *("on_validation_epoch_end", "in_stage", "train"),
     )
 
@@ -79,7 +79,7 @@ class Method(LightningModule, ABC):
         self.head = None if fused_dim is None else nn.Linear(fused_dim, max(1, task.num_outputs))
         self.augment_seed = 0  # set by the runner from (dataset, seed, stage)
         self._stage: Stage | None = None
-        self._score = SplitScore(task)
+        self._score: SplitScore | None = None  # made when there is something to score: most that is built never is
         self._sums: dict[str, Tensor] = {}  # of this epoch's terms
         self._losses: list[tuple[int, Tensor]] = []  # of this epoch, each with its step
 
@@ -181,22 +181,26 @@ class Method(LightningModule, ABC):
             return tokens
         return {name: t._replace(x=self._drop(t.x, self._learns_encoders())) for name, t in tokens.items()}
 
-    def complete(
-        self, tokens: dict[str, Tokens], present: Tensor, full: bool = False, fill: Tensor | None = None
-    ) -> Output:
-        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there.
+    def complete(self, tokens: dict[str, Tokens], present: Tensor, full: bool = False) -> Output:
+        """`pool`, `fuse` and `predict` on the tokens that `tokenize` made, the absent ones zeroed; `full` as there."""
+        return next(self.completions(tokens, present, (None,), full))
+
+    def completions(
+        self, tokens: dict[str, Tokens], present: Tensor, fills: Iterable[Tensor | None], full: bool = False
+    ) -> Iterator[Output]:
+        """`complete`, for each way to fill absent encodings; what is pooled is pooled once.
 
         Args:
-            fill: `[M, D]`, what an absent encoding is instead of zero.
+            fills: Each `[M, D]`, what an absent encoding is; None is zero.
         """
         if not full:
             column = self.task.names.index
             tokens = {name: t._replace(x=_keep(t.x, present[:, column(name)])) for name, t in tokens.items()}
-        z = self.pool(tokens, present)
-        if not full:
-            z = _keep(z, present, fill)
-        fused = self.fuse(z, present)
-        return Output(tokens, z, fused, self.predict(fused))
+        pooled = self.pool(tokens, present)
+        for fill in fills:
+            z = pooled if full else _keep(pooled, present, fill)
+            fused = self.fuse(z, present)
+            yield Output(tokens, z, fused, self.predict(fused))
 
     def objective(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The named terms whose sum is minimised in the current stage."""
@@ -262,7 +266,13 @@ class Method(LightningModule, ABC):
         losses = {"task_loss": goal.loss(out.logits, batch.target)} if goal.labelled and not goal.ranked else {}
         if stage.select == "loss" or not goal.ranked:
             losses["loss"] = torch.stack([t.float() for t in self.objective(out, batch).values()]).sum()
-        self._score.update(goal.prediction(out), batch.target, losses)
+        self._split_score().update(goal.prediction(out), batch.target, losses)
+
+    def _split_score(self) -> SplitScore:
+        if self._score is None:
+            with torch.inference_mode(False):  # it is changed in place, and maybe elsewhere than in a validation loop
+                self._score = SplitScore(self.task).to(self.device)
+        return self._score
 
     def on_train_epoch_start(self) -> None:
         self._sums, self._losses = {}, []
@@ -280,9 +290,10 @@ class Method(LightningModule, ABC):
 
     def on_validation_epoch_end(self) -> None:
         # Too few batches to share: every rank has scored them all.
-        self._score.sync_on_compute = getattr(self.trainer.val_dataloaders, "shared", True)
-        scores = self._score.compute()
-        self._score.reset()
+        score = self._split_score()
+        score.sync_on_compute = getattr(self.trainer.val_dataloaders, "shared", True)
+        scores = score.compute()
+        score.reset()
         self.log_dict({f"val/{name}": value.to(self.device) for name, value in scores.items()}, sync_dist=False)
         # Here, because callbacks (who keep the history) are called before `on_train_epoch_end`, and validation ends an
         # epoch.

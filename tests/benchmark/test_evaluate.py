@@ -155,11 +155,11 @@ def test_rows_that_lack_modalities_never_lose_the_last(name: str) -> None:
     torch.manual_seed(0)
     method = methods.get(name)(datamodule.task, RECIPE).train(False)
     seen: list[torch.Tensor] = []
-    complete = method.complete
-    method.complete = lambda tokens, present, *full, fill=None: (
+    completions = method.completions
+    method.completions = lambda tokens, present, *more: (  # type: ignore[method-assign]
         seen.append(present),
-        complete(tokens, present, *full, fill=fill),
-    )[1]  # type: ignore[method-assign]
+        completions(tokens, present, *more),
+    )[1]
     conditions = resolve(("missing", "missing_rate"), datamodule.task)
     swept = sweep(method, datamodule, conditions)
     assert len(seen) == len(conditions) and all(present.any(dim=1).all() for present in seen)

@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import benchmark.conditions
+from benchmark import identity
 from benchmark.runner import run_cell
 from leaderboard.record import Record
 from leaderboard.store import Store
@@ -102,6 +104,17 @@ def test_comments_docstrings_and_layout_do_not(copy: Path) -> None:
     docstring = text.replace('"""', '"""Edited. ', 1)
     edits = [("methods/additive.py", t) for t in ("WHOLE", "# edited\nWHOLE", "WHOLE\n\n\n", docstring)]
     assert len(set(planned(copy, edits)["methods/additive.py"])) == 1
+
+
+def test_code_that_gives_the_same_numbers_keeps_its_digest_until_it_is_edited_again() -> None:
+    """Each line of `same_numbers.toml` is of the file as it is: a stale one would excuse nothing, or too much."""
+    changes = tomllib.loads((ROOT / "benchmark/same_numbers.toml").read_text())["change"]
+    assert changes
+    for change in changes:
+        path = ROOT / change["file"]
+        assert change["before"] != change["now"] and change["why"]
+        assert identity._read(path, path.stat().st_mtime_ns)[0] == change["before"], f"{path} was edited: show it again"
+    assert len({change["now"] for change in changes}) == len(changes)
 
 
 PLUGIN = '''"""Doc."""
