@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from msgspec import Meta
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -72,10 +71,8 @@ class Boosting(TableMethod):
             self._learn_classes(x, y)
             return
         for output, column in enumerate(y.reshape(len(y), -1).T):
-            if goal.numeric:
-                self._keep(self._fitted(HistGradientBoostingRegressor, x, column), (output,))
-            elif len(np.unique(column)) == 2:
-                self._keep(self._fitted(HistGradientBoostingClassifier, x, column), (output,))
+            if goal.numeric or len(np.unique(column)) == 2:
+                self._keep(self._fitted(x, column), (output,))
             else:
                 self.baseline[output] = 20.0 if column[0] else -20.0
 
@@ -86,13 +83,16 @@ class Boosting(TableMethod):
         if len(found) > 1:
             # Of two classes the trees say how much more the second is likely.
             outputs = found[1:] if len(found) == 2 else found
-            self._keep(self._fitted(HistGradientBoostingClassifier, x, y), tuple(outputs.tolist()))
+            self._keep(self._fitted(x, y), tuple(outputs.tolist()))
 
-    def _fitted(self, kind: type, x: Floats, y: NDArray[Any]) -> Any:
+    def _fitted(self, x: Floats, y: NDArray[Any]) -> Any:
+        # Here, because scikit-learn costs a second that no plan needs.
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+        numeric = self.task.goal.numeric
+        kind = HistGradientBoostingRegressor if numeric else HistGradientBoostingClassifier
         # A split by classes needs two rows of each; a few rows are all needed.
-        enough = len(x) >= 100 and (
-            kind is HistGradientBoostingRegressor or np.unique(y, return_counts=True)[1].min() > 1
-        )
+        enough = len(x) >= 100 and (numeric or np.unique(y, return_counts=True)[1].min() > 1)
         with threadpool_limits(torch.get_num_threads()):
             return kind(
                 max_iter=self.iterations,

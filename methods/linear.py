@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -82,6 +80,8 @@ class Linear(TableMethod):
 
     def _fit(self, x: Floats, y: NDArray[Any], strength: float) -> tuple[Floats, Floats]:
         """Weights [O, F] and bias [O]."""
+        from sklearn.linear_model import Ridge  # here, because scikit-learn costs a second that no plan needs
+
         goal, outputs = self.task.goal, self.task.num_outputs
         if goal.numeric:
             model = Ridge(alpha=strength * len(x)).fit(x, y.reshape(len(y), -1))
@@ -101,6 +101,9 @@ def _unit(spread: Floats) -> float:
 
 def _logistic(x: Floats, y: NDArray[Any], strength: float, classes: Sequence[int]) -> tuple[Floats, Floats]:
     """Weights and bias of each class; those that have no row are never chosen."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     weight, bias = np.zeros((len(classes), x.shape[1])), np.full(len(classes), NEVER)
     found = np.unique(y)
     if len(found) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,8 @@ class Base:
 
 class Wrapper(Method):
     """A method around another: every station is the base's until a subclass overrides it."""
+
+    _sketched: ClassVar[tuple[Any, Any]] = (None, None)
 
     def __init__(self, task: Task, recipe: Recipe, base: Base) -> None:
         # Built before anything else draws a random number: its weights are those of its own cell.
@@ -132,9 +134,13 @@ class Wrapper(Method):
 
     @classmethod
     def _sketch(cls, task: Task, options: Mapping[str, Any]) -> Method:
-        """The base, built where tensors cost nothing."""
-        with torch.device("meta"):
-            return cls.chosen_base(options).build(task, Recipe())
+        """The base, built where tensors cost nothing; the last one again, because wrappers ask one after the other."""
+        base = cls.chosen_base(options)
+        asked = (methods.get(base.name), repr(base), task)
+        if Wrapper._sketched[0] != asked:
+            with torch.device("meta"):
+                Wrapper._sketched = (asked, base.build(task, Recipe()))
+        return Wrapper._sketched[1]
 
     @classmethod
     def _named(cls, options: Mapping[str, Any]) -> str:
