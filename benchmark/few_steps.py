@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmark.cost import trainable
@@ -14,7 +14,7 @@ from leaderboard.convergence import FEW_STEPS, some
 from methods.base import Method, Recipe
 from methods.parts.alignment import Alignment
 from methods.parts.coordination import Coordination
-from methods.stage import share_epochs
+from methods.stage import Stage, share_epochs
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,8 @@ class Sketch:
     correlated: int
 
     @classmethod
-    def of(cls, method: Method) -> Sketch:
-        """Of a method that may have been built without memory for its weights."""
-        stages = method.stages()
+    def of(cls, method: Method, stages: Sequence[Stage]) -> Sketch:
+        """Of a method and its stages, which may have been built without memory for their weights."""
         epochs = sum(share_epochs(stages, method.recipe.epochs))
         size = sum(p.numel() for p in method.parameters())
         return cls(size, trainable(stages), epochs, method.batch_statistic, _correlated(method))

@@ -70,12 +70,28 @@ class Entry:
     options: Mapping[str, Any]
     label: str
 
-    def sketch(self, task: Task, recipe: Recipe) -> tuple[Sketch, list[str]]:
+    def sketch(self, task: Task, recipe: Recipe) -> tuple[Sketch, tuple[str, ...]]:
         """What can be known without rows, and what the method warns of; a bad value fails."""
         with warnings.catch_warnings(record=True) as caught, torch.device("meta"):
             warnings.simplefilter("always")
-            found = Sketch.of(self.cls(task, recipe, **self.options))
-        return found, [str(w.message) for w in caught if w.category is UserWarning]
+            method = self.cls(task, recipe, **self.options)
+            stages = method.stages()
+        return Sketch.of(method, stages), tuple(str(w.message) for w in caught if w.category is UserWarning)
+
+
+class Sketches:
+    """The sketches of a plan: of a method on two tasks of one shape, that of the first."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], tuple[Sketch, tuple[str, ...]]] = {}
+
+    def of(self, entry: Entry, task: Task, recipe: Recipe) -> tuple[Sketch, tuple[str, ...]]:
+        """As `entry.sketch`."""
+        shape = (task.modalities, task.target, task.num_outputs, task.metric, task.class_names, task.shared, task.ks)
+        key = (entry.cls, repr(entry.options), recipe, *shape)
+        if key not in self._made:
+            self._made[key] = entry.sketch(task, recipe)
+        return self._made[key]
 
 
 def make_plan(matrix: Matrix) -> Plan:
@@ -101,8 +117,9 @@ def make_plan(matrix: Matrix) -> Plan:
     cells: dict[str, Cell] = {}
     left_out: list[NotApplicable] = []
     notes: list[str] = []
+    warnings_of: dict[tuple[str, str], list[str]] = {}  # (label, message) -> datasets
     fitted: dict[tuple[str, str], int] = {}
-    faults = Faults()
+    faults, made = Faults(), Sketches()
     for dataset in matrix.datasets:
         if matrix.missing_data == "skip" and (missing := _missing(dataset)):
             notes.append(f"{dataset.name} is left out: {missing}")
@@ -120,13 +137,13 @@ def make_plan(matrix: Matrix) -> Plan:
                     if reason is not None:
                         left_out.append(NotApplicable(entry.label, shown, printable(reason)))
                         continue
-                    sketch, warned = entry.sketch(datamodule.task, recipe)
+                    sketch, warned = made.of(entry, datamodule.task, recipe)
                     if reason := complete.reason_against(sketch):
                         left_out.append(NotApplicable(entry.label, shown, reason))
                         continue
-                    warned += filter(None, (complete.narrowed(sketch, recipe),))
                     sketches[entry.label], fitted[entry.label, shown] = sketch, sketch.trainable
-                    notes += [f"{entry.label} on {shown}: {message}" for message in warned]
+                    for message in filter(None, (*warned, complete.narrowed(sketch, recipe))):
+                        warnings_of.setdefault((entry.label, message), []).append(shown)
                     first = _cell(
                         method=entry.choice.name,
                         label=entry.label,
@@ -142,6 +159,7 @@ def make_plan(matrix: Matrix) -> Plan:
                     )
                     cells.update((cell.id, cell) for cell in map(first.with_seed, matrix.seeds) if cell.id not in cells)
             notes += [f"{shown}: {note}" for note in step_notes(datamodule, recipe, trainer, sketches)]
+    notes += [f"{label} on {', '.join(where)}: {message}" for (label, message), where in warnings_of.items()]
     if faults.found and not cells:
         raise UsageError("\n".join(["nothing is left to run", *map(str, faults.found)]))
     if not cells and not left_out:
@@ -207,7 +225,7 @@ def _datasets(choice: Choice, faults: Faults) -> Iterator[tuple[DataModule, dict
 def _missing(choice: Choice) -> str:
     """What of a dataset's files is not on this machine; empty if it can be loaded. Damaged files are no excuse."""
     cls = datasets.get(choice.name)
-    if cls.wheels or cls.source == "generated":  # every machine can have it: not loaded just to know
+    if cls.wheels or cls.source.startswith(("generated", "scikit-learn")):  # every machine has it: not loaded to know
         return ""
     for given in _product(cls, choice):
         try:

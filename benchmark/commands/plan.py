@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,19 +107,31 @@ def _show(plan: Plan, done: dict[str, Record]) -> None:
 
 def _table(plan: Plan, done: dict[str, Record]) -> Table:
     """The methods with a cell that is not done; `params` are those of the board, which some stage fits by gradient."""
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("method", "dataset", "seeds", "done", "params", "conditions")
-    entries: dict[tuple[str, str], list[Cell]] = {}
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("method", no_wrap=True)
+    for name in ("dataset", "done", "params", "conditions"):
+        table.add_column(name)
+    entries: dict[str, list[Cell]] = {}
     for cell in plan.cells:
-        entries.setdefault((cell.label, cell.dataset), []).append(cell)
-    for (label, dataset), cells in entries.items():
-        ready, first = sum(cell.id in done for cell in cells), cells[0]
+        entries.setdefault(cell.label, []).append(cell)
+    for label, cells in entries.items():
+        ready = sum(cell.id in done for cell in cells)
         if ready < len(cells):
-            numbers = (str(len(cells)), str(ready), f"{plan.trainable[label, dataset]:,}", str(len(first.conditions)))
-            table.add_row(escape(label), escape(dataset), *numbers)
+            where = list(dict.fromkeys(cell.dataset for cell in cells))
+            sizes = _between([plan.trainable[label, dataset] for dataset in where])
+            conditions = _between([len(cell.conditions) for cell in cells])
+            named = where[0] if len(where) == 1 else f"{len(where)} datasets"
+            table.add_row(escape(label), escape(named), f"{ready} of {len(cells)}", sizes, conditions)
     return table
+
+
+def _between(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
 
 
 def _estimate(plan: Plan, done: dict[str, Record]) -> str:

@@ -13,11 +13,11 @@ from benchmark.cli import main
 from benchmark.cost import trainable
 from benchmark.matrix import parse
 from benchmark.options import plain, resolve
-from benchmark.plan import make_plan
+from benchmark.plan import Entry, make_plan
 from datamodules.base import DataModule, Split, SplitName
 from datamodules.registry import datasets
 from leaderboard.record import Cell
-from methods import Base
+from methods import Base, Recipe, methods
 
 SMALL = {
     "datasets": [{"name": "interactions_xor", "rows": 200}],
@@ -163,3 +163,20 @@ def test_the_table_of_a_plan_has_them(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert f"{encoded['trainable_parameters']:,}" in shown and f"{encoded['parameters']:,}" not in shown
+
+
+def test_a_method_is_sketched_once_for_tasks_of_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sets of two vectors are one shape, three are another; each dataset has its cells and counts all the same."""
+    sketched: list[str] = []
+    sketch = Entry.sketch
+    monkeypatch.setattr(
+        Entry, "sketch", lambda entry, task, recipe: (sketched.append(task.name), sketch(entry, task, recipe))[1]
+    )
+    names = ("interactions_xor", "interactions_enhancement", "interactions_parity3")
+    found = make_plan(parse({"methods": ["concat"], "datasets": list(names), "seeds": 1, "baselines": False}, "t"))
+    assert sketched == ["interactions_xor", "interactions_parity3"]
+    assert {cell.dataset for cell in found.cells} == set(names)
+    for name in names:
+        task = datasets.get(name)().task
+        alone = methods.get("concat")(task, Recipe())
+        assert found.trainable["concat", name] == sum(p.numel() for p in alone.parameters())
