@@ -66,7 +66,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+    """Run a command. Exit codes: 0 done, 1 something failed, 2 wrong usage.
+
+    Args:
+        argv: None for those of the process, which then is ours and ends with the command.
+    """
+    code = _run(argv)
+    if argv is None and "torch" in sys.modules:
+        start.leave(code)
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     top = parser()
     arguments = top.parse_args(argv)
     if arguments.version:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from types import ModuleType
 
 ours = False
@@ -22,12 +26,20 @@ _SPARED = ("matplotlib", "scipy", "torchvision", "transformers")
 
 
 class _Sparing(MetaPathFinder):
-    """Finds nothing, but hears when torchmetrics is looked for."""
+    """Hears when torchmetrics is looked for, and lets `scipy.stats` wait until somebody uses it.
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+    pytorch-metric-learning imports it for one function of a miner that nobody here calls.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname == "torchmetrics":
-            sys.meta_path.remove(self)
             _spare()
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == "scipy.stats" else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 def quick() -> None:
@@ -52,6 +64,20 @@ def importing() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         atexit.register(gc.unfreeze)  # or libraries would tell of what was never freed
+
+
+def leave(code: int) -> None:
+    """End the process at once: to free, object by object, what torch and Lightning hold takes a second of a core.
+
+    Returns if something is left to do that Python does at its end: a thread to wait for, output that cannot be written.
+    """
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        return
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _spare() -> None:
