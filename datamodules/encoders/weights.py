@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.encoders.base import EncoderName, close_names
+from datamodules.sources.files import entry_of
 from datamodules.sources.folders import at_home
 
 
@@ -129,8 +130,7 @@ def digest(path: Path) -> str:
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _decides(p, path))
     whole = hashlib.sha256()
     for file in files:
-        status = file.stat()
-        own = _file_digest(file.resolve(), status.st_size, status.st_mtime_ns)
+        own = _file_digest(file.resolve(), entry_of(file))
         whole.update(f"{file.relative_to(path) if file != path else ''}:{own}\n".encode())
     return whole.hexdigest()
 
@@ -141,6 +141,6 @@ def _decides(file: Path, folder: Path) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _file_digest(path: Path, size: int, changed: int) -> str:
+def _file_digest(path: Path, entry: str) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import IO, Any
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
+
+from datamodules.sources.folders import cache_folder
 
 
 @contextmanager
@@ -42,6 +45,29 @@ def write_whole(path: Path, content: bytes | Callable[[Path], object]) -> None:
         os.replace(incoming, path)
     finally:
         incoming.unlink(missing_ok=True)
+
+
+def content_of(files: Sequence[Path]) -> str:
+    """Hash of the contents of files, in order; of files that nobody has touched since it was taken it is known.
+
+    Size and time of change can be those of another content; when the file's entry was last changed (`st_ctime`)
+    nobody can set.
+    """
+    known = cache_folder() / "contents" / hashlib.sha256("\n".join(map(entry_of, files)).encode()).hexdigest()
+    if known.is_file():
+        return known.read_text()
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    write_whole(known, digest.hexdigest().encode())
+    return digest.hexdigest()
+
+
+def entry_of(path: Path) -> str:
+    """What tells a file from all others, and from itself after it was changed."""
+    facts = path.stat()
+    return f"{str(path.absolute())!r} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
 
 
 def settle(file: IO[bytes]) -> None:

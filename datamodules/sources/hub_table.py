@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.rows.user_split import MEANT
-from datamodules.sources.files import write_whole
+from datamodules.sources.files import content_of, entry_of, write_whole
 from datamodules.sources.folders import cache_folder, find_data
 from datamodules.sources.image_table import ImageSource
 
@@ -135,12 +135,13 @@ class HubImages(ImageSource):
         return f"{name}, row {row + 1}, column {self.column!r}"
 
     def fingerprint(self) -> str:
-        """By the content of embedded images, by name, size and time of change of others.
+        """By the content of embedded images and of those that are files.
 
         Raises:
             ValueError: For a row whose image is not there.
         """
         digest, position = hashlib.sha256(), 0
+        files: list[Path] = []
         for _, table in self.tables:
             embedded = _content_of(table, self.column)
             for block in table.with_format("arrow").iter(batch_size=1000):
@@ -149,11 +150,11 @@ class HubImages(ImageSource):
                         file = self._file(value)
                         if file is None or not file.is_file():
                             raise ValueError(self._absent(position, value))
-                        facts = file.stat()
-                        value = (value, facts.st_size, facts.st_mtime_ns)
+                        files.append(file)
                     digest.update(f"{value}\n".encode())
                     position += 1
             digest.update(embedded.encode())
+        digest.update(content_of(files).encode())
         return digest.hexdigest()
 
     def _absent(self, position: int, value: Any) -> str:
@@ -180,7 +181,7 @@ def _content_of(table: Dataset, column: str) -> str:
     if not pa.types.is_struct(table.features.arrow_schema.field(column).type):
         return ""
     files = [Path(entry["filename"]) for entry in table.cache_files]
-    facts = [(str(file), *(getattr(file.stat(), fact) for fact in ("st_size", "st_mtime_ns"))) for file in files]
+    facts = [entry_of(file) for file in files]
     known = cache_folder() / "hub" / "contents" / hashlib.sha256(f"{facts}/{column}".encode()).hexdigest()
     if facts and known.is_file():
         return known.read_text()

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from datamodules.base import Gathered
-from datamodules.sources.files import locked, write_rows
+from datamodules.sources.files import content_of, locked, write_rows
 from datamodules.sources.folders import cache_folder
 
 BLOCK = 256  # images between two notes of how far the table is
@@ -47,7 +47,7 @@ class ImageSource(ABC):
 
 
 class ImageFiles(ImageSource):
-    """Image files of a folder; the hash is that of names, sizes and times of change."""
+    """Image files of a folder; the hash is that of their contents, in order."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.folder = folder
@@ -63,14 +63,11 @@ class ImageFiles(ImageSource):
         return str(self.folder / self.names[position])
 
     def fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for name in self.names:
-            try:
-                facts = (self.folder / name).stat()
-            except OSError:
-                raise FileNotFoundError(f"there is no image {self.folder / name}, which the annotations name") from None
-            digest.update(f"{name}\t{facts.st_size}\t{facts.st_mtime_ns}\n".encode())
-        return digest.hexdigest()
+        files = [self.folder / name for name in self.names]
+        for file in files:
+            if not file.is_file():
+                raise FileNotFoundError(f"there is no image {file}, which the annotations name")
+        return content_of(files)
 
 
 def square(image: Image.Image, size: int) -> Pixels:
