@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
+import msgspec
+
 from leaderboard.board import Board
 from leaderboard.measures import MEASURES, SLICES
 from leaderboard.ranking import PILLARS
@@ -59,7 +61,18 @@ def _blank(value: Any) -> Any:
 
 def to_json(boards: Sequence[Board]) -> str:
     """Everything on the boards but the raw records, which are files of their own."""
-    return json.dumps([plain(b) for b in boards], indent=1, sort_keys=True, allow_nan=False) + "\n"
+    # `json` indents in Python, ten times as slowly as it writes; and all rows as plain data take a fifth of a gigabyte.
+    return msgspec.json.format(f"[{','.join(map(_board, boards))}]", indent=1) + "\n"
+
+
+def _board(board: Board) -> str:
+    rows = f"[{','.join(_compact(row) for row in board.rows)}]"
+    found = {f.name: rows if f.name == "rows" else _compact(getattr(board, f.name)) for f in fields(board)}
+    return "{" + ",".join(f'"{name}":{text}' for name, text in sorted(found.items())) + "}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(plain(value), sort_keys=True, allow_nan=False)
 
 
 def plain(value: Any) -> Any:

@@ -58,6 +58,9 @@ def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summa
         raise ValueError(f"Expected `values` to be [seeds, rows], but got shape {x.shape}")
     seeds = len(x)
     scores = x.mean(axis=1)
+    if x.shape[1] == 1 and groups is None and np.isfinite(scores).all():  # of scores alone nothing is known about rows
+        variance, interaction = (float(scores.var(ddof=1)), 0.0) if seeds > 1 else (np.nan, np.nan)
+        return Summary(float(scores.mean()), seeds, variance, interaction, np.zeros(1))
     centred = _sums(x - scores[:, None], groups) / x.shape[1]  # [seeds, groups]
     rows = centred.mean(axis=0)
     variance, interaction = np.nan, np.nan

@@ -259,11 +259,13 @@ def attention_audit(record: Record) -> dict[Curve, float]:
 def _rank_correlation(series: Sequence[float]) -> float:
     """Spearman's, with the order of the series; 0 if it does not move. A board asks a hundred thousand times."""
     places = sorted(series)
+    if places[0] == places[-1]:
+        return 0.0
     ranks = [(places.index(v) + len(places) - 1 - places[::-1].index(v)) / 2 for v in series]
     middle = (len(series) - 1) / 2
-    both = sum((i - middle) * (r - middle) for i, r in enumerate(ranks))
-    own, other = (sum((x - middle) ** 2 for x in xs) for xs in (ranks, range(len(series))))
-    return both / math.sqrt(own * other) if own > 0 else 0.0
+    both = sum([(i - middle) * (r - middle) for i, r in enumerate(ranks)])
+    own, other = (sum([(x - middle) ** 2 for x in xs]) for xs in (ranks, range(len(series))))
+    return both / math.sqrt(own * other)
 
 
 def audit(record: Record) -> dict[str, float]:
