@@ -62,7 +62,11 @@ def _blank(value: Any) -> Any:
 def to_json(boards: Sequence[Board]) -> str:
     """Everything on the boards but the raw records, which are files of their own."""
     # `json` indents in Python, ten times as slowly as it writes; and all rows as plain data take a fifth of a gigabyte.
-    return msgspec.json.format(f"[{','.join(map(_board, boards))}]", indent=1) + "\n"
+    text = f"[{','.join(map(_board, boards))}]"
+    try:
+        return msgspec.json.format(text, indent=1) + "\n"
+    except msgspec.DecodeError:  # half a character, which a name in a frame may have
+        return json.dumps(json.loads(text), indent=1) + "\n"
 
 
 def _board(board: Board) -> str:

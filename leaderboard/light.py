@@ -19,30 +19,34 @@ class Lighten:
 
     def __init__(self) -> None:
         self._shared: dict[tuple[Condition, ...], tuple[Condition, ...]] = {}
+        self._names: dict[str, str] = {}
 
     def __call__(self, record: Record) -> Record:
         """The record without learning curves, further metrics and other diagnostics."""
         planned = self._shared.setdefault(record.cell.conditions, record.cell.conditions)
         # The same value, so the cell stays the same; a replaced cell would be hashed again.
         force_setattr(record.cell, "conditions", planned)
-        measured = tuple(map(_light, planned, record.conditions)) if record.conditions else ()
+        measured = tuple(map(self._light, planned, record.conditions)) if record.conditions else ()
         training = tuple(replace(stage, history=()) for stage in record.training)
         return replace(record, conditions=measured, training=training)
 
+    def _light(self, planned: Condition, found: Measured) -> Measured:
+        """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions."""
+        return Measured(
+            planned.kind,
+            planned.modality,
+            planned.corruption,
+            planned.severity,
+            planned.absent,
+            planned.rate,
+            score=found.score,
+            metrics=_NOTHING,
+            calibration=self._named(found.calibration) if planned.kind in ("clean", "single") else _NOTHING,
+            weights=found.weights,
+            diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
+            fills=found.fills or _NO_FILLS,
+        )
 
-def _light(planned: Condition, found: Measured) -> Measured:
-    """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions only."""
-    return Measured(
-        planned.kind,
-        planned.modality,
-        planned.corruption,
-        planned.severity,
-        planned.absent,
-        planned.rate,
-        score=found.score,
-        metrics=_NOTHING,
-        calibration=found.calibration if planned.kind in ("clean", "single") else _NOTHING,
-        weights=found.weights,
-        diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
-        fills=found.fills or _NO_FILLS,
-    )
+    def _named(self, numbers: Numbers) -> Numbers:
+        """The same with names that are kept once: of thirty conditions they take as much room as the numbers."""
+        return {self._names.setdefault(name, name): value for name, value in numbers.items()}

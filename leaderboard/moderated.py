@@ -183,9 +183,12 @@ class Panel:
         """`_arrays` by method: what is asked of one method is computed of plain numbers, which is ten times as fast."""
         return dict(zip(self.methods, map(_Numbers, *(x.tolist() for x in self._arrays)), strict=True))
 
-    @cached_property
+    @property
     def _rows(self) -> Floats:
-        """What rows add, `[methods, groups]`, so that inner products are covariances of the means over rows."""
+        """What rows add, `[methods, groups]`, so that inner products are covariances of the means over rows.
+
+        Not kept: of thousands of methods it is as large as what they were read from, and asked for a few times.
+        """
         rows = np.stack([s.rows for s in self.methods.values()])
         groups = rows.shape[1]
         return rows * np.sqrt(groups / (groups - 1) if groups > 1 else 1.0)
@@ -195,7 +198,8 @@ class Panel:
         return (self._rows**2).sum(axis=1)
 
     def _gram(self, index: Sequence[int], others: Sequence[int]) -> Floats:
-        return self._rows[index] @ self._rows[others].T
+        rows = self._rows
+        return rows[index] @ rows[others].T
 
 
 def panel(methods: Mapping[str, Summary], unit: float = 1.0, prior: Prior | None = None) -> Panel:

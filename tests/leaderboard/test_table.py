@@ -181,3 +181,10 @@ def test_a_machine_without_torch_makes_the_board(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "forest" in done.stdout
     assert (tmp_path / "files" / "leaderboard.html").is_file() and "there is no torch" in done.stdout
+
+
+def test_half_a_character_in_a_name_is_written_as_json_too() -> None:
+    frame = scores(False).replace({"method": {"logreg": "half \ud800"}})
+    text = to_json([Board.of(frame, control="half \ud800")])
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+    assert "half \ud800" in [row["label"] for row in json.loads(text)[0]["rows"]]
