@@ -228,10 +228,11 @@ def _sums(x: Floats, groups: NDArray[Any] | None) -> Floats:
         return x
     if len(groups) != x.shape[-1]:
         raise ValueError(f"Expected `groups` to have {x.shape[-1]} rows, but got {len(groups)}")
-    _, codes = np.unique(groups, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
-    return np.add.reduceat(x[..., order], starts, axis=-1)
+    if (groups[1:] < groups[:-1]).any():
+        order = np.argsort(groups, kind="stable")
+        x, groups = x[..., order], groups[order]
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    return np.add.reduceat(x, starts, axis=-1)
 
 
 def _spread(rows: NDArray[Any]) -> Floats:

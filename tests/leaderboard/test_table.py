@@ -15,6 +15,7 @@ import pytest
 
 from benchmark.cli import main
 from leaderboard import Board
+from leaderboard.csv_and_json import to_json
 from leaderboard.merge import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,7 +185,9 @@ def test_a_machine_without_torch_makes_the_board(tmp_path: Path) -> None:
 
 
 def test_half_a_character_in_a_name_is_written_as_json_too() -> None:
-    frame = scores(False).replace({"method": {"logreg": "half \ud800"}})
+    frame = scores(False)
+    names = ["half \ud800" if name == "logreg" else name for name in frame["method"]]
+    frame["method"] = pd.Series(names, dtype=object)
     text = to_json([Board.of(frame, control="half \ud800")])
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
     assert "half \ud800" in [row["label"] for row in json.loads(text)[0]["rows"]]
