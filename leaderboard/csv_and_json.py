@@ -68,7 +68,7 @@ def _indented(text: str) -> str:
     """`json` indents in Python, ten times as slowly as it writes."""
     try:
         return msgspec.json.format(text, indent=1)
-    except msgspec.DecodeError:  # half a character, which a name in a frame may have
+    except msgspec.DecodeError:  # half a character, which the name of a folder may have
         return json.dumps(json.loads(text), indent=1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -51,10 +51,16 @@ def _curves(record: Record, kind: str) -> dict[Curve, tuple[float, ...]]:
     found: dict[Curve, dict[int, float]] = {}
     for c in record.conditions:
         if c.kind == kind:
-            key = (c.modality or "joint", c.corruption or kind)
+            key = _curve(c.modality or "joint", c.corruption or kind)
             found.setdefault(key, {0: record.clean})[c.severity] = c.score
     levels = range(LEVELS + 1)
     return {key: tuple(curve[s] for s in levels) for key, curve in found.items() if set(curve) == set(levels)}
+
+
+@lru_cache(maxsize=10_000)
+def _curve(modality: str, corruption: str) -> Curve:
+    """One key for all records."""
+    return modality, corruption
 
 
 def area(curve: Sequence[float]) -> float:
