@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from leaderboard import board_notes, measures, panels, pillars
+from leaderboard import board_notes, measures, panels, pillars, stats
 from leaderboard.leagues import League, leagues
 from leaderboard.merge import Evidence
 from leaderboard.moderated import Panel
@@ -345,7 +346,9 @@ def _means(entries: Mapping[str, Entry]) -> dict[str, float | None]:
 
 def _mean(name: str, entries: Mapping[str, Entry]) -> float | None:
     values = [_normalised(e, name) for e in entries.values() if name in e.measures]
-    return float(np.mean(values)) if len(values) == len(entries) and np.isfinite(values).all() else None
+    if not values or len(values) < len(entries) or not all(map(math.isfinite, values)):
+        return None
+    return stats.mean(values)
 
 
 def _normalised(entry: Entry, measure: str) -> float:

@@ -95,6 +95,21 @@ def average(effects: Sequence[Effect]) -> Effect:
     return Effect(float(np.mean([e.value for e in effects])), sum(parts), float(freedom))
 
 
+def freedom_of_two(variance: float, freedom: float, other: float, freedom_of_other: float) -> float:
+    """`satterthwaite` of two numbers, to the last digit: a board asks a hundred thousand times."""
+    total = variance + other
+    if not (math.isfinite(total) and total > 0):
+        return math.inf
+    lost = _lost(variance / total, freedom) + _lost(other / total, freedom_of_other)
+    return 1.0 / lost if lost > 0 else math.inf
+
+
+def _lost(share: float, freedom: float) -> float:
+    if share == 0:
+        return 0.0
+    return share * share / freedom if freedom > 0 else math.inf
+
+
 def satterthwaite(parts: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
     """Degrees of freedom of a sum of independent variances (Satterthwaite 1946), element by element.
 

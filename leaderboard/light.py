@@ -5,12 +5,19 @@ Twenty thousand whole records are a gigabyte and a half, most of it the same con
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec.json import encode
 from msgspec.structs import force_setattr, replace
 
 from leaderboard.record import Condition, Fill, Measured, Numbers, Record
 
 _NOTHING: Numbers = {}
 _NO_FILLS: dict[Fill, float] = {}
+_COMMON = (  # facts of a cell that those of other seeds have too
+    *("method", "label", "family", "options", "dataset", "dataset_version", "dataset_options", "recipe", "trainer"),
+    *("corruptions", "modalities", "target", "metric", "source", "protocol", "inputs"),
+)
 _DOUBT = "error_auroc"  # the one diagnostic that is a measure
 
 
@@ -19,30 +26,38 @@ class Lighten:
 
     def __init__(self) -> None:
         self._shared: dict[tuple[Condition, ...], tuple[Condition, ...]] = {}
+        self._names: dict[str, str] = {}
+        self._values: dict[tuple[str, bytes], Any] = {}
 
     def __call__(self, record: Record) -> Record:
         """The record without learning curves, further metrics and other diagnostics."""
         planned = self._shared.setdefault(record.cell.conditions, record.cell.conditions)
         # The same value, so the cell stays the same; a replaced cell would be hashed again.
         force_setattr(record.cell, "conditions", planned)
-        measured = tuple(map(_light, planned, record.conditions)) if record.conditions else ()
+        for name in _COMMON:
+            value = getattr(record.cell, name)
+            force_setattr(record.cell, name, self._values.setdefault((name, encode(value)), value))
+        measured = tuple(map(self._light, planned, record.conditions)) if record.conditions else ()
         training = tuple(replace(stage, history=()) for stage in record.training)
-        return replace(record, conditions=measured, training=training)
+        return replace(record, conditions=measured, training=training, cost=self._named(record.cost))
 
+    def _light(self, planned: Condition, found: Measured) -> Measured:
+        """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions."""
+        return Measured(
+            planned.kind,
+            planned.modality,
+            planned.corruption,
+            planned.severity,
+            planned.absent,
+            planned.rate,
+            score=found.score,
+            metrics=_NOTHING,
+            calibration=self._named(found.calibration) if planned.kind in ("clean", "single") else _NOTHING,
+            weights=found.weights,
+            diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
+            fills=found.fills or _NO_FILLS,
+        )
 
-def _light(planned: Condition, found: Measured) -> Measured:
-    """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions only."""
-    return Measured(
-        planned.kind,
-        planned.modality,
-        planned.corruption,
-        planned.severity,
-        planned.absent,
-        planned.rate,
-        score=found.score,
-        metrics=_NOTHING,
-        calibration=found.calibration if planned.kind in ("clean", "single") else _NOTHING,
-        weights=found.weights,
-        diagnostics=found.diagnostics if _DOUBT in found.diagnostics else _NOTHING,
-        fills=found.fills or _NO_FILLS,
-    )
+    def _named(self, numbers: Numbers) -> Numbers:
+        """The same with names that are kept once: of thirty conditions they take as much room as the numbers."""
+        return {self._names.setdefault(name, name): value for name, value in numbers.items()}

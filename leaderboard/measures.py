@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from leaderboard import robustness
+from leaderboard import robustness, stats
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves
 
@@ -202,7 +200,7 @@ def reliance(records: Sequence[Record]) -> dict[str, float]:
 
 def _over_seeds(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means of what every seed has."""
-    return {k: float(np.mean([s[k] for s in several])) for k in several[0] if all(k in s for s in several)}
+    return {k: stats.mean([s[k] for s in several]) for k in several[0] if all(k in s for s in several)}
 
 
 def _under_corruption(record: Record, baselines: Baselines, common: frozenset[Curve]) -> dict[str, float | None]:
@@ -244,4 +242,4 @@ def _cost(record: Record) -> dict[str, float | None]:
 
 
 def _mean(values: Collection[float]) -> float | None:
-    return float(np.mean(list(values))) if values else None
+    return stats.mean(list(values)) if values else None

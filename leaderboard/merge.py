@@ -154,7 +154,8 @@ def _open(path: Path, made: Lighten | None) -> tuple[Source, Reading, dict[tuple
     """A folder, an export or a table: where its rows are, its records, and why methods were not run."""
     if path.is_dir():
         store = Store(path)
-        return store, _trusted(store, made), not_applicable.read(path)
+        # By the code of `validate`: nothing it refuses is on a board.
+        return store, store.trusted(made), not_applicable.read(path)
     if path.suffix == ".parquet" and path.is_file():
         export = _export(path)
         return export.kept, Reading(export.records, ()), export.reasons
@@ -167,13 +168,6 @@ def _open(path: Path, made: Lighten | None) -> tuple[Source, Reading, dict[tuple
         f"no results folder {path}. Run `polymodal run` first, or name a results folder, an export (.parquet) or a "
         "table of scores (.csv)."
     )
-
-
-def _trusted(store: Store, made: Lighten | None) -> Reading:
-    """The records of a folder, by the code of `validate`: nothing it refuses is on a board."""
-    refused = {v.path.stem: v for v in store.verify() if v.status == "invalid"}
-    records = tuple(record for record in store.scan(made).records if record.cell.id not in refused)
-    return Reading(records, tuple((v.path, v.problem) for v in refused.values()))
 
 
 def _export(path: Path) -> Export:

@@ -105,7 +105,8 @@ def from_files(
     files: Sequence[tuple[Store, str]], metric: str, weightings: Weightings, groups: NDArray[Any] | None
 ) -> dict[str, Summary] | None:
     """What the rows of a method's seeds say, from folders and cell ids; None unless all have the same rows."""
-    stacks = [rows.several(store, cell, metric, list(weightings.values())) for store, cell in files]
+    weighing = rows.weighing(list(weightings.values()))
+    stacks = [rows.several(store, cell, metric, weighing) for store, cell in files]
     whole = [stack for stack in stacks if stack is not None]
     sizes = {stack.shape[1] for stack in whole} | (set[int]() if groups is None else {len(groups)})
     if len(whole) < len(stacks) or len(sizes) > 1:

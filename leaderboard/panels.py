@@ -64,7 +64,7 @@ class Side:
 
 def estimate(effect: Effect, values: Sequence[float]) -> Estimate:
     """The mean of the seeds' values with the width of an effect's interval; none where that is not known."""
-    mean, half = float(np.mean(values)), effect.half()
+    mean, half = stats.mean(values), effect.half()
     if not math.isfinite(half):
         return Estimate(mean, None, None, tuple(values))
     return Estimate(mean, mean - half, mean + half, tuple(values))

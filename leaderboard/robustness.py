@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -51,10 +51,16 @@ def _curves(record: Record, kind: str) -> dict[Curve, tuple[float, ...]]:
     found: dict[Curve, dict[int, float]] = {}
     for c in record.conditions:
         if c.kind == kind:
-            key = (c.modality or "joint", c.corruption or kind)
+            key = _curve(c.modality or "joint", c.corruption or kind)
             found.setdefault(key, {0: record.clean})[c.severity] = c.score
     levels = range(LEVELS + 1)
     return {key: tuple(curve[s] for s in levels) for key, curve in found.items() if set(curve) == set(levels)}
+
+
+@lru_cache(maxsize=10_000)
+def _curve(modality: str, corruption: str) -> Curve:
+    """One key for all records."""
+    return modality, corruption
 
 
 def area(curve: Sequence[float]) -> float:
@@ -259,11 +265,13 @@ def attention_audit(record: Record) -> dict[Curve, float]:
 def _rank_correlation(series: Sequence[float]) -> float:
     """Spearman's, with the order of the series; 0 if it does not move. A board asks a hundred thousand times."""
     places = sorted(series)
+    if places[0] == places[-1]:
+        return 0.0
     ranks = [(places.index(v) + len(places) - 1 - places[::-1].index(v)) / 2 for v in series]
     middle = (len(series) - 1) / 2
-    both = sum((i - middle) * (r - middle) for i, r in enumerate(ranks))
-    own, other = (sum((x - middle) ** 2 for x in xs) for xs in (ranks, range(len(series))))
-    return both / math.sqrt(own * other) if own > 0 else 0.0
+    both = sum([(i - middle) * (r - middle) for i, r in enumerate(ranks)])
+    own, other = (sum([(x - middle) ** 2 for x in xs]) for xs in (ranks, range(len(series))))
+    return both / math.sqrt(own * other)
 
 
 def audit(record: Record) -> dict[str, float]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -15,6 +11,7 @@ from numpy.typing import NDArray
 from leaderboard import outcomes
 from leaderboard.moderated import Summary
 from leaderboard.pillars import Weights
+from leaderboard.processes import cores, pool
 from leaderboard.record import Record
 from leaderboard.store import Store
 
@@ -41,14 +38,14 @@ def by_row(
         None unless every cell has predictions of the same rows: what is known of some only cannot be compared.
     """
     wanted = {name: {m: weights[m] for m in able[name]} for name in methods}
-    if sum(map(len, methods.values())) < _MANY or _cores() == 1 or not _all_folders(methods, stores):
+    if sum(map(len, methods.values())) < _MANY or cores() == 1 or not _all_folders(methods, stores):
         done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
     else:
         # Where the predictions are, not the records: those are slow to send.
         files = [[(stores[r.cell.id], r.cell.id) for r in own] for own in methods.values()]
         metrics = [own[0].cell.metric for own in methods.values()]
-        size = max(1, min(50, len(files) // (4 * _cores())))
-        done = list(_pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size))
+        size = max(1, min(50, len(files) // (4 * cores())))
+        done = list(pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size))
     found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
     sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
     return found if len(found) == len(done) and len(sizes) == 1 else None
@@ -56,13 +53,3 @@ def by_row(
 
 def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:
     return all(isinstance(stores[r.cell.id], Store) for own in methods.values() for r in own)
-
-
-def _cores() -> int:
-    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
-
-
-@cache
-def _pool() -> ProcessPoolExecutor:
-    """One for all datasets of a board; it ends with the program."""
-    return ProcessPoolExecutor(_cores(), multiprocessing.get_context("spawn"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,10 @@ def read(store: Source, cell: str, metric: str, conditions: list[str]) -> tuple[
     try:
         names = [f"pred:{name}" for name in conditions]
         stored = store.predictions(cell, {"row", "target", *names})
-        order = np.argsort(stored["row"], kind="stable")
-        target = stored["target"][order]
-        pred = np.stack([stored[name][order] for name in names])
+        target, pred = stored["target"], np.stack([stored[name] for name in names])
+        if not np.array_equal(stored["row"], np.arange(len(target))):  # mostly they are in order, and no copy is made
+            order = np.argsort(stored["row"], kind="stable")
+            target, pred = target[order], pred[:, order]
     except (OSError, KeyError, ValueError):
         return None
     if metric.startswith("recall_at") and not np.issubdtype(pred.dtype, np.integer):
@@ -68,17 +69,29 @@ def contributions(store: Source, record: Record, weights: Mapping[str, float]) -
     Returns:
         `[N]` with mean `sum_c weights[c] * score_c`, or None as `read` does.
     """
-    found = several(store, record.cell.id, record.cell.metric, [weights])
+    found = several(store, record.cell.id, record.cell.metric, weighing([weights]))
     return None if found is None else found[0]
 
 
-def several(store: Source, cell: str, metric: str, weightings: Sequence[Mapping[str, float]]) -> Floats | None:
-    """`contributions` to several weighted means `[weightings, N]`, the file read once."""
+class Weighing(NamedTuple):
+    """Several weighted means of conditions: the weights `[weightings, conditions]` and the ids of the conditions."""
+
+    weights: Floats
+    names: list[str]
+
+
+def weighing(weightings: Sequence[Mapping[str, float]]) -> Weighing:
+    """The same for all seeds of a method, and so made once."""
     names = list(dict.fromkeys(name for weights in weightings for name in weights))
-    found = read(store, cell, metric, names)
+    return Weighing(np.array([[weights.get(name, 0.0) for name in names] for weights in weightings]), names)
+
+
+def several(store: Source, cell: str, metric: str, weighing: Weighing) -> Floats | None:
+    """`contributions` to several weighted means `[weightings, N]`, the file read once."""
+    found = read(store, cell, metric, weighing.names)
     if found is None:
         return None
     target, pred = found
-    matrix = np.array([[weights.get(name, 0.0) for name in names] for weights in weightings])
     values = scores.contributions(metric, target, pred)
-    return (matrix @ values.reshape(len(names), -1)).reshape(len(weightings), *values.shape[1:])
+    summed = weighing.weights @ values.reshape(len(weighing.names), -1)
+    return summed.reshape(-1, *values.shape[1:])

@@ -80,7 +80,7 @@ def contributions(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floa
     if metric in ranking_scores.METRICS:
         return ranking_scores.contributions(metric, np.asarray(target), np.asarray(pred))
     if metric == "accuracy" and np.ndim(target) == 1 and np.shape(pred)[-1:] == np.shape(target):
-        return np.asarray(pred == target, dtype=np.float64)  # as below, a tenth of the time
+        return np.asarray(pred == _alike(target, pred), dtype=np.float64)  # as below, a tenth of the time
     rows = _rows(metric, np.asarray(target), np.asarray(pred))
     number = rows.shape[-2]
     sums = rows.sum(axis=-2)  # [..., K]
@@ -104,7 +104,7 @@ def _sums(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
         return _rows(metric, target, pred).sum(axis=-2)
     number = np.full((*pred.shape[:-1], 1), float(len(target)))
     if metric == "accuracy":
-        return np.concatenate([(pred == target).sum(axis=-1, keepdims=True), number], axis=-1)
+        return np.concatenate([(pred == _alike(target, pred)).sum(axis=-1, keepdims=True), number], axis=-1)
     # Classes by their place among those that occur: a class that does not adds nothing to any sum.
     classes, place = np.unique(np.concatenate([target, pred.reshape(-1)]), return_inverse=True)
     actual, said = place[: len(target)], place[len(target) :].reshape(-1, len(target))
@@ -112,6 +112,15 @@ def _sums(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:
                                 for which in (one[one == actual], one, actual)]) for one in said])  # fmt: skip
     known = count[..., classes >= 0].reshape(*pred.shape[:-1], -1)
     return np.concatenate([known, number], axis=-1)
+
+
+def _alike(target: NDArray[Any], pred: NDArray[Any]) -> NDArray[Any]:
+    """Targets in the type of predictions that can hold them all: numbers of two types are compared half as fast."""
+    if target.dtype.kind not in "iu" or pred.dtype.kind not in "iu":
+        return target
+    limits = np.iinfo(pred.dtype)
+    fits = target.size > 0 and limits.min <= int(target.min()) and int(target.max()) <= limits.max
+    return target.astype(pred.dtype) if fits else target
 
 
 def _rows(metric: str, target: NDArray[Any], pred: NDArray[Any]) -> Floats:

@@ -33,6 +33,11 @@ class Estimate(NamedTuple):
         return None if self.high is None else self.high - self.mean
 
 
+def mean(values: Sequence[float]) -> float:
+    """`numpy.mean` of a list, to the last digit and in half the time: a board asks half a million times."""
+    return float(np.add.reduce(values) / len(values))
+
+
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:
     """Mean and t interval over seeds (ddof 1, n - 1 degrees of freedom).
 

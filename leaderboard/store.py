@@ -6,14 +6,12 @@ import contextlib
 import gc
 import hashlib
 import io
-import multiprocessing
 import os
 import re
 import socket
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +23,9 @@ from numpy.typing import NDArray
 
 from leaderboard import bounded_npz
 from leaderboard.bounded_npz import InvalidPredictions
+from leaderboard.processes import cores, pool
 from leaderboard.record import InvalidRecord, Record
-from leaderboard.trust import PREDICTED, contradiction
+from leaderboard.trust import PREDICTED, Claim, contradiction
 
 _MANY = 1000  # records from which on several processes check them faster than one
 _LARGEST = 2**30  # bytes of a file that we read
@@ -130,7 +129,7 @@ class Store:
     def settled(self, cells: Sequence[str]) -> set[str]:
         """Those of many cells that are done."""
         there = [path for path in map(self.path, cells) if path.exists()]
-        return {verdict.path.stem for verdict in self._verdicts(there) if verdict.status == "ok"}
+        return {verdict.path.stem for verdict in self._verdicts(there, _forgotten) if verdict.status == "ok"}
 
     @contextlib.contextmanager
     def lock(self, cell: str) -> Generator[None]:
@@ -174,14 +173,18 @@ class Store:
 
     def problem(self, record: Record) -> str | None:
         """What is wrong with the predictions of a record; None if they give, for each condition, its score."""
+        return self._wrong(Claim.of(record))
+
+    def _wrong(self, claim: Claim | None) -> str | None:
+        """`problem` of what a record claims; of no claim, none."""
+        if claim is None:
+            return None
         try:
-            content = _content(self.path(record.cell.id, ".npz"))
-            if hashlib.sha256(content).hexdigest() != record.predictions:
+            content = _content(self.path(claim.cell, ".npz"))
+            if hashlib.sha256(content).hexdigest() != claim.digest:
                 return "predictions are not those the record was written with"
             # Probabilities are most of the bytes, and no score is made of them.
-            return contradiction(
-                record, _unpacked(bounded_npz.read(content, lambda name: not name.startswith("prob:")))
-            )
+            return contradiction(claim, _unpacked(bounded_npz.read(content, lambda name: not name.startswith("prob:"))))
         except (OSError, InvalidPredictions) as error:
             return f"predictions cannot be read: {error}"
 
@@ -204,31 +207,46 @@ class Store:
                     invalid.append((path, str(error)))
         return Reading(tuple(records), tuple(invalid))
 
+    def trusted(self, made: Callable[[Record], Record] | None = None) -> Reading:
+        """The records of the folder but those that `verify` refuses, and every file it refuses.
+
+        Args:
+            made: What is kept of each; all of it, if nothing else is said.
+        """
+        records: list[Record] = []
+        verdicts = self._verified(lambda record: records.append(record if made is None else made(record)))
+        refused = {v.path.stem: v for v in verdicts if v.status == "invalid"}
+        kept = tuple(record for record in records if record.cell.id not in refused)
+        return Reading(kept, tuple((v.path, v.problem) for v in refused.values()))
+
     def verify(self) -> list[Verdict]:
         """Check every record of the folder and the predictions of the successful ones, byte by byte, sorted by name."""
-        return _without_copies(self._verdicts(sorted(self._files())))
+        return self._verified(_forgotten)
 
-    def _verdicts(self, paths: Sequence[Path]) -> list[Verdict]:
-        cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
-        if len(paths) < _MANY or cores == 1:
-            return [self.verdict(path) for path in paths]
-        with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
-            return list(pool.map(self.verdict, paths, chunksize=100))
+    def _verified(self, seen: Callable[[Record], None]) -> list[Verdict]:
+        return _without_copies(self._verdicts(sorted(self._files()), seen))
 
-    def verdict(self, path: Path) -> Verdict:
-        """Check one record and its predictions."""
+    def _verdicts(self, paths: Sequence[Path], seen: Callable[[Record], None]) -> list[Verdict]:
+        """What is to be thought of each; every record that can be read is shown to `seen`, once."""
+        looked: list[Verdict] = []
+
+        def claims() -> Iterator[Claim | None]:
+            shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+            for path in paths:
+                verdict, claim = _look(path, seen)
+                looked.append(verdict)
+                # Many have the same conditions, whose names are most of a claim.
+                yield claim and claim._replace(ids=shared.setdefault(claim.ids, claim.ids))
+
         with no_garbage():
-            try:
-                record = _read(path)
-            except InvalidRecord as error:
-                return Verdict(path, "invalid", str(error))
-            problem = self.problem(record) if record.status == "ok" else None
-        if record.status == "failed":
-            return Verdict(path, "failed")
-        if problem:
-            return Verdict(self.path(record.cell.id, ".npz"), "invalid", problem)
-        took = [record.cost, [stage.seconds for stage in record.training], record.provenance.get("finished")]
-        return Verdict(path, "ok", trace=f"{record.predictions} {took}")
+            if len(paths) < _MANY or cores() == 1:
+                problems = list(map(self._wrong, claims()))
+            else:  # this process reads the records while the others check the predictions of those it has read
+                problems = list(pool().map(self._wrong, claims(), chunksize=50))
+        return [
+            verdict if problem is None else Verdict(verdict.path.with_suffix(".npz"), "invalid", problem)
+            for verdict, problem in zip(looked, problems, strict=True)
+        ]
 
     def _files(self) -> Iterator[Path]:
         if not self.folder.is_dir():
@@ -270,6 +288,23 @@ def _read(path: Path) -> Record:
     if not _STEM.fullmatch(path.stem):
         raise InvalidRecord("not a cell id")
     return record
+
+
+def _look(path: Path, seen: Callable[[Record], None]) -> tuple[Verdict, Claim | None]:
+    """What is to be thought of a record before its predictions, and what these have to bear out."""
+    try:
+        record = _read(path)
+    except InvalidRecord as error:
+        return Verdict(path, "invalid", str(error)), None
+    seen(record)
+    if record.status == "failed":
+        return Verdict(path, "failed"), None
+    took = [record.cost, [stage.seconds for stage in record.training], record.provenance.get("finished")]
+    return Verdict(path, "ok", trace=f"{record.predictions} {took}"), Claim.of(record)
+
+
+def _forgotten(record: Record) -> None:
+    """For who asks for the verdict alone."""
 
 
 def _content(path: Path) -> bytes:

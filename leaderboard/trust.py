@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +19,47 @@ _NUMBERS = "biuf"
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def contradiction(record: Record, arrays: Arrays) -> str | None:
+class Claim(NamedTuple):
+    """What a record says that its predictions bear out, or not: a twentieth of it, to be sent to another process.
+
+    Attributes:
+        cell: Id of the cell, which names the file of predictions.
+        digest: Of that file.
+        target: Of the cell, as `metric` and `bayes` are.
+        ids: Of the conditions, in the order of `scores`, the clean one first.
+    """
+
+    cell: str
+    digest: str
+    rows: int
+    trivial: float | None
+    target: str
+    metric: str
+    bayes: float | None
+    ids: tuple[str, ...]
+    scores: tuple[float, ...]
+
+    @classmethod
+    def of(cls, record: Record) -> Claim:
+        """The claim of a successful record."""
+        cell, conditions = record.cell, record.conditions
+        ids, said = tuple(c.id for c in conditions), tuple(c.score for c in conditions)
+        facts = (record.predictions, record.rows, record.trivial, cell.target, cell.metric, cell.bayes)
+        return cls(cell.id, *facts, ids, said)
+
+
+def contradiction(claim: Claim, arrays: Arrays) -> str | None:
     """What a record says that its predictions do not give, or that nothing could; None if it can be trusted."""
-    ids = [c.id for c in record.conditions]
-    return (
-        _misshapen(record, arrays, ids)
-        or _other_scores(record, arrays, ids)
-        or _other_trivial(record, arrays["target"])
-    )
+    return _misshapen(claim, arrays) or _other_scores(claim, arrays) or _other_trivial(claim, arrays["target"])
 
 
-def _misshapen(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | None:
+def _misshapen(claim: Claim, arrays: Arrays) -> str | None:
     target, row = arrays.get("target"), arrays.get("row")
     if target is None or row is None:
         return "predictions have no `target` or no `row`"
-    if target.ndim == 0 or len(target) != record.rows:
-        return f"the record says {record.rows} rows, the predictions have {len(target) if target.ndim else 'none'}"
-    if row.dtype.kind not in "iu" or row.ndim != 1 or not np.array_equal(np.sort(row), np.arange(len(target))):
+    if target.ndim == 0 or len(target) != claim.rows:
+        return f"the record says {claim.rows} rows, the predictions have {len(target) if target.ndim else 'none'}"
+    if row.dtype.kind not in "iu" or row.ndim != 1 or not _numbers_rows(row, len(target)):
         return "`row` does not number the rows of the predictions"
     for name, array in arrays.items():
         if array.dtype.kind not in _NUMBERS and name != "group":
@@ -44,15 +68,20 @@ def _misshapen(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | None
             return f"`{name[:80]}` holds numbers that are not finite"
         if array.ndim == 0 or len(array) != len(target):
             return f"{_named(name)}: {len(array) if array.ndim else 'no'} predictions for {len(target)} rows"
-    missing = [name for name in ids if f"{PREDICTED}{name}" not in arrays]
+    missing = [name for name in claim.ids if f"{PREDICTED}{name}" not in arrays]
     return f"no predictions for condition {missing[0]}" if missing else None
 
 
-def _other_scores(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | None:
-    metric, target = record.cell.metric, arrays["target"]
+def _numbers_rows(row: NDArray[Any], size: int) -> bool:
+    every = np.arange(size)
+    return np.array_equal(row, every) or np.array_equal(np.sort(row), every)  # mostly they are in order already
+
+
+def _other_scores(claim: Claim, arrays: Arrays) -> str | None:
+    metric, target = claim.metric, arrays["target"]
     if not scores.supported(metric):
         return None
-    predicted = [arrays[f"{PREDICTED}{name}"] for name in ids]
+    predicted = [arrays[f"{PREDICTED}{name}"] for name in claim.ids]
     if len({one.shape for one in predicted}) != 1:
         return "predictions of the conditions differ in shape"
     try:
@@ -60,29 +89,26 @@ def _other_scores(record: Record, arrays: Arrays, ids: Sequence[str]) -> str | N
             again = scores.score(metric, target, np.stack(predicted))
     except (ValueError, IndexError, TypeError, MemoryError) as error:
         return f"predictions do not fit {metric}: {error}"
-    for condition, score in zip(record.conditions, again, strict=True):
-        if not math.isclose(score, condition.score, rel_tol=1e-5, abs_tol=1e-5):
-            said = f"the record says {metric} {condition.score:.6g}"
-            return f"condition {condition.id}: {said}, its predictions give {score:.6g}"
-    return _too_good(record)
+    for name, said, score in zip(claim.ids, claim.scores, again, strict=True):
+        if not math.isclose(score, said, rel_tol=1e-5, abs_tol=1e-5):
+            return f"condition {name}: the record says {metric} {said:.6g}, its predictions give {score:.6g}"
+    return _too_good(claim)
 
 
-def _too_good(record: Record) -> str | None:
-    best, clean = record.cell.bayes, record.clean
-    if best is None or record.cell.metric != "accuracy" or not 0 <= best <= 1:
+def _too_good(claim: Claim) -> str | None:
+    best, clean = claim.bayes, claim.scores[0]
+    if best is None or claim.metric != "accuracy" or not 0 <= best <= 1:
         return None
-    luck = _CHANCE * math.sqrt(best * (1 - best) / record.rows)
+    luck = _CHANCE * math.sqrt(best * (1 - best) / claim.rows)
     if clean <= best + luck + 1e-5:
         return None
-    return (
-        f"accuracy {clean:.4f} on {record.rows} rows: the best possible is {best:.4f}, and luck gives {luck:.4f} more"
-    )
+    return f"accuracy {clean:.4f} on {claim.rows} rows: the best possible is {best:.4f}, and luck gives {luck:.4f} more"
 
 
-def _other_trivial(record: Record, target: NDArray[Any]) -> str | None:
+def _other_trivial(claim: Claim, target: NDArray[Any]) -> str | None:
     """The trivial predictor of a classification says one class, whichever; no other score can be its."""
-    said, metric = record.trivial, record.cell.metric
-    if said is None or record.cell.target != "multiclass" or target.dtype.kind not in "iu" or target.ndim != 1:
+    said, metric = claim.trivial, claim.metric
+    if said is None or claim.target != "multiclass" or target.dtype.kind not in "iu" or target.ndim != 1:
         return None
     classes, counts = np.unique(target, return_counts=True)
     f1 = 2 * counts / (len(target) + counts)
@@ -95,7 +121,7 @@ def _other_trivial(record: Record, target: NDArray[Any]) -> str | None:
     }
     possible = by_metric.get(metric)
     # 0 is the score of a class that no row is of.
-    if possible is None or np.isclose(said, [*possible, 0.0], rtol=1e-5, atol=1e-5).any():
+    if possible is None or abs(said) <= 1e-5 or (np.abs(said - possible) <= 1e-5 + 1e-5 * np.abs(possible)).any():
         return None
     return f"trivial {metric} {said:.6g}: no class, said of every row, has it"
 

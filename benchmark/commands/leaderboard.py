@@ -48,10 +48,12 @@ def run(args: argparse.Namespace) -> int:
     """Print or write the board."""
     from leaderboard.board import build_all, of_league
     from leaderboard.merge import BoardError, gather
+    from leaderboard.store import no_garbage
 
     sources, beside = sources_of(args, folders_of(args))
-    evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
-    boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
+    with no_garbage():
+        evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
+        boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, sources))}")
     if args.league:
@@ -77,6 +79,13 @@ def run(args: argparse.Namespace) -> int:
 
 def render(boards: tuple[Board, ...], format: str, view: str, league: str | None = None) -> str:
     """The boards in one of the text formats."""
+    from leaderboard.store import no_garbage
+
+    with no_garbage():
+        return _rendered(boards, format, view, league)
+
+
+def _rendered(boards: tuple[Board, ...], format: str, view: str, league: str | None) -> str:
     from leaderboard import csv_and_json, renderings
     from leaderboard.tables import table
 

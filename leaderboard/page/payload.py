@@ -223,4 +223,4 @@ def _stages(record: Record) -> list[Mapping[str, Any]]:
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:
     # More than any screen shows, and a third of the bytes.
-    return None if value is None or not np.isfinite(value) else float(f"{value:.{digits}g}")
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from benchmark.cli import main
 from leaderboard import Board
+from leaderboard.csv_and_json import to_json
 from leaderboard.merge import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,3 +183,10 @@ def test_a_machine_without_torch_makes_the_board(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "forest" in done.stdout
     assert (tmp_path / "files" / "leaderboard.html").is_file() and "there is no torch" in done.stdout
+
+
+def test_half_a_character_is_written_as_json_too() -> None:
+    board = dataclasses.replace(Board.of(scores(False), control="logreg"), notes=("a folder named \ud800",))
+    text = to_json([board])
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+    assert json.loads(text)[0]["notes"] == ["a folder named \ud800"]
