@@ -1,8 +1,8 @@
 """A quick start for processes of our own: importing torch takes 1.5 seconds of a core, and Lightning took five.
 
 Lightning imports torchmetrics, which imports whatever it finds installed for metrics of images, sound and text that no
-task here has. Processes of the command line and their workers tell it that these are not there. In a notebook or a
-script of the user's nothing is changed.
+task here has, and torch's compiler, which nothing here uses. Processes of the command line and their workers tell the
+one that these are not there, and let the other wait. In a notebook or a script of the user's nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
+from benchmark import compiler
+
 ours = False
 """Whether this is a process of the command line: nobody else's objects are in it."""
 
@@ -26,9 +28,9 @@ _SPARED = ("matplotlib", "scipy", "torchvision", "transformers")
 
 
 class _Sparing(MetaPathFinder):
-    """Hears when torchmetrics is looked for, and lets `scipy.stats` wait until somebody uses it.
+    """Hears when torchmetrics is looked for, and lets torch's compiler and `scipy.stats` wait until somebody uses them.
 
-    pytorch-metric-learning imports it for one function of a miner that nobody here calls.
+    pytorch-metric-learning imports `scipy.stats` for one function of a miner that nobody here calls.
     """
 
     def find_spec(
@@ -39,7 +41,7 @@ class _Sparing(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target) if fullname == "scipy.stats" else None
         if spec is not None and spec.loader is not None:
             spec.loader = LazyLoader(spec.loader)
-        return spec
+        return spec or compiler.find(fullname, path)
 
 
 def quick() -> None:
