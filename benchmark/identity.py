@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from benchmark.syntax import written
 from datamodules.base import DataModule
 from datamodules.bases.around import Around
 from methods.base import Method
@@ -182,7 +183,7 @@ def _read(path: Path, changed: int) -> tuple[str, tuple[str, ...]]:
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if documented and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]
-    normal = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    normal = hashlib.sha256(written(tree).encode()).hexdigest()
     return _same_numbers().get(normal, normal), tuple(name for name in dict.fromkeys(imports) if _is_module(name))
 
 
