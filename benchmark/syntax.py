@@ -22,7 +22,7 @@ def written(node: Any) -> str:
     name, known = _kind(type(node))
     fields: list[str] = []
     for field, optional in known:
-        value = getattr(node, field, None)
+        value: Any = getattr(node, field, None)
         if field == "values" and name == "JoinedStr":  # 3.12 ends some with an empty string
             value = [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
         if not ((optional and value is None) or (field in _NEWER and not value)):
