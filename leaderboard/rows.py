@@ -34,11 +34,9 @@ def read(store: Source, cell: str, metric: str, conditions: list[str]) -> tuple[
     if not isinstance(store, Store) or not scores.supported(metric):
         return None
     try:
-        names = [f"pred:{name}" for name in conditions]
-        stored = store.predictions(cell, {"row", "target", *names})
-        target, pred = stored["target"], np.stack([stored[name] for name in names])
-        if not np.array_equal(stored["row"], np.arange(len(target))):  # mostly they are in order, and no copy is made
-            order = np.argsort(stored["row"], kind="stable")
+        target, row, pred = store.stacked(cell, conditions)
+        if not np.array_equal(row, np.arange(len(target))):  # mostly they are in order, and no copy is made
+            order = np.argsort(row, kind="stable")
             target, pred = target[order], pred[:, order]
     except (OSError, KeyError, ValueError):
         return None

@@ -25,10 +25,11 @@ from leaderboard import bounded_npz
 from leaderboard.bounded_npz import InvalidPredictions
 from leaderboard.processes import cores, pool
 from leaderboard.record import InvalidRecord, Record
-from leaderboard.trust import PREDICTED, Claim, contradiction
+from leaderboard.trust import PREDICTED, Claim, Stack, contradiction
 
 _MANY = 1000  # records from which on several processes check them faster than one
 _LARGEST = 2**30  # bytes of a file that we read
+_STACKED = ("conditions", "pred")  # the predictions of all conditions, and their names
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 
 
@@ -167,9 +168,24 @@ class Store:
         """
         content = _content(self.path(cell, ".npz"))
         if names is None:
-            return _unpacked(bounded_npz.read(content))
-        found = _unpacked(bounded_npz.read(content, lambda name: name in names or name in ("conditions", "pred")))
-        return {name: array for name, array in found.items() if name in names}
+            return _apart(*_split(bounded_npz.read(content)))
+        arrays = bounded_npz.read(content, lambda name: name in names or name in _STACKED)
+        return {name: array for name, array in _apart(*_split(arrays)).items() if name in names}
+
+    def stacked(self, cell: str, conditions: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The cell's `target`, its `row`, and its predictions under these conditions in one array.
+
+        Raises:
+            OSError: If there is no file that can be read.
+            InvalidPredictions: If it is damaged, or claims to be larger than it can be.
+            KeyError: If something of it is not there.
+        """
+        wanted = {"target", "row", *_STACKED, *(f"{PREDICTED}{name}" for name in conditions)}
+        arrays, stack = _split(bounded_npz.read(_content(self.path(cell, ".npz")), wanted.__contains__))
+        if stack is None:
+            return arrays["target"], arrays["row"], np.stack([arrays[f"{PREDICTED}{name}"] for name in conditions])
+        place = {name: i for i, name in enumerate(stack.names)}
+        return arrays["target"], arrays["row"], stack.values[[place[name] for name in conditions]]
 
     def problem(self, record: Record) -> str | None:
         """What is wrong with the predictions of a record; None if they give, for each condition, its score."""
@@ -184,7 +200,7 @@ class Store:
             if hashlib.sha256(content).hexdigest() != claim.digest:
                 return "predictions are not those the record was written with"
             # Probabilities are most of the bytes, and no score is made of them.
-            return contradiction(claim, _unpacked(bounded_npz.read(content, lambda name: not name.startswith("prob:"))))
+            return contradiction(claim, *_split(bounded_npz.read(content, lambda name: not name.startswith("prob:"))))
         except (OSError, InvalidPredictions) as error:
             return f"predictions cannot be read: {error}"
 
@@ -353,10 +369,15 @@ def _packed(predictions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**alone, "conditions": np.array(ids), "pred": np.stack([predictions[name] for name in names])}
 
 
-def _unpacked(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _split(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], Stack | None]:
+    """What `_packed` put together, and the arrays beside it."""
     if "conditions" not in arrays:
-        return arrays
+        return arrays, None
     ids, stacked = arrays.pop("conditions"), arrays.pop("pred", np.empty(0))
     if ids.dtype.kind != "U" or ids.ndim != 1 or stacked.ndim < 2 or len(ids) != len(stacked):
         raise InvalidPredictions("`conditions` does not name the predictions")
-    return {**arrays, **{f"{PREDICTED}{name}": one for name, one in zip(ids.tolist(), stacked, strict=True)}}
+    return arrays, Stack(tuple(ids.tolist()), stacked)
+
+
+def _apart(arrays: dict[str, NDArray[Any]], stack: Stack | None) -> dict[str, NDArray[Any]]:
+    return arrays if stack is None else arrays | stack.apart()

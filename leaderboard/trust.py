@@ -48,12 +48,38 @@ class Claim(NamedTuple):
         return cls(cell.id, *facts, ids, said)
 
 
-def contradiction(claim: Claim, arrays: Arrays) -> str | None:
-    """What a record says that its predictions do not give, or that nothing could; None if it can be trusted."""
-    return _misshapen(claim, arrays) or _other_scores(claim, arrays) or _other_trivial(claim, arrays["target"])
+class Stack(NamedTuple):
+    """Predictions of several conditions in one array, `[conditions, rows, ...]`."""
+
+    names: tuple[str, ...]
+    values: NDArray[Any]
+
+    def apart(self) -> dict[str, NDArray[Any]]:
+        """An array for each."""
+        return {f"{PREDICTED}{name}": one for name, one in zip(self.names, self.values, strict=True)}
 
 
-def _misshapen(claim: Claim, arrays: Arrays) -> str | None:
+def contradiction(claim: Claim, arrays: Arrays, stack: Stack | None = None) -> str | None:
+    """What a record says that its predictions do not give, or that nothing could; None if it can be trusted.
+
+    Args:
+        claim: What it says.
+        arrays: What is beside it.
+        stack: Those of the arrays that are predictions, if they are kept as one.
+    """
+    if stack is not None and not _plain(claim, stack):  # looked at one by one, to say which is wrong
+        arrays, stack = {**arrays, **stack.apart()}, None
+    return _misshapen(claim, arrays, stack) or _other_scores(claim, arrays, stack) or _other_trivial(claim, arrays)
+
+
+def _plain(claim: Claim, stack: Stack) -> bool:
+    """Whether nothing is wrong with predictions that are kept as one."""
+    values = stack.values
+    whole = stack.names == claim.ids and values.shape[1] == claim.rows and values.dtype.kind in _NUMBERS
+    return whole and (values.dtype.kind != "f" or bool(np.isfinite(values).all()))
+
+
+def _misshapen(claim: Claim, arrays: Arrays, stack: Stack | None) -> str | None:
     target, row = arrays.get("target"), arrays.get("row")
     if target is None or row is None:
         return "predictions have no `target` or no `row`"
@@ -68,7 +94,7 @@ def _misshapen(claim: Claim, arrays: Arrays) -> str | None:
             return f"`{name[:80]}` holds numbers that are not finite"
         if array.ndim == 0 or len(array) != len(target):
             return f"{_named(name)}: {len(array) if array.ndim else 'no'} predictions for {len(target)} rows"
-    missing = [name for name in claim.ids if f"{PREDICTED}{name}" not in arrays]
+    missing = [name for name in claim.ids if stack is None and f"{PREDICTED}{name}" not in arrays]
     return f"no predictions for condition {missing[0]}" if missing else None
 
 
@@ -77,16 +103,16 @@ def _numbers_rows(row: NDArray[Any], size: int) -> bool:
     return np.array_equal(row, every) or np.array_equal(np.sort(row), every)  # mostly they are in order already
 
 
-def _other_scores(claim: Claim, arrays: Arrays) -> str | None:
+def _other_scores(claim: Claim, arrays: Arrays, stack: Stack | None) -> str | None:
     metric, target = claim.metric, arrays["target"]
     if not scores.supported(metric):
         return None
-    predicted = [arrays[f"{PREDICTED}{name}"] for name in claim.ids]
-    if len({one.shape for one in predicted}) != 1:
+    apart = [] if stack else [arrays[f"{PREDICTED}{name}"] for name in claim.ids]
+    if len({one.shape for one in apart}) > 1:
         return "predictions of the conditions differ in shape"
     try:
         with np.errstate(all="ignore"):  # of predictions that are absurd, the score is absurd, and so not the record's
-            again = scores.score(metric, target, np.stack(predicted))
+            again = scores.score(metric, target, stack.values if stack else np.stack(apart))
     except (ValueError, IndexError, TypeError, MemoryError) as error:
         return f"predictions do not fit {metric}: {error}"
     for name, said, score in zip(claim.ids, claim.scores, again, strict=True):
@@ -105,9 +131,9 @@ def _too_good(claim: Claim) -> str | None:
     return f"accuracy {clean:.4f} on {claim.rows} rows: the best possible is {best:.4f}, and luck gives {luck:.4f} more"
 
 
-def _other_trivial(claim: Claim, target: NDArray[Any]) -> str | None:
+def _other_trivial(claim: Claim, arrays: Arrays) -> str | None:
     """The trivial predictor of a classification says one class, whichever; no other score can be its."""
-    said, metric = claim.trivial, claim.metric
+    said, metric, target = claim.trivial, claim.metric, arrays["target"]
     if said is None or claim.target != "multiclass" or target.dtype.kind not in "iu" or target.ndim != 1:
         return None
     classes, counts = np.unique(target, return_counts=True)
