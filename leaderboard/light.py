@@ -25,13 +25,16 @@ class Lighten:
     """Call it with each record of a folder."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[Condition, ...], tuple[Condition, ...]] = {}
+        self._shared: dict[tuple[Condition, ...], tuple[tuple[Condition, ...], tuple[str, ...]]] = {}
         self._names: dict[str, str] = {}
         self._values: dict[tuple[str, bytes], Any] = {}
 
     def __call__(self, record: Record) -> Record:
         """The record without learning curves, further metrics and other diagnostics."""
-        planned = self._shared.setdefault(record.cell.conditions, record.cell.conditions)
+        planned = record.cell.conditions
+        if planned not in self._shared:
+            self._shared[planned] = planned, tuple(c.id for c in planned)
+        planned, ids = self._shared[planned]
         # The same value, so the cell stays the same; a replaced cell would be hashed again.
         force_setattr(record.cell, "conditions", planned)
         for name in _COMMON:
@@ -39,7 +42,10 @@ class Lighten:
             force_setattr(record.cell, name, self._values.setdefault((name, encode(value)), value))
         measured = tuple(map(self._light, planned, record.conditions)) if record.conditions else ()
         training = tuple(replace(stage, history=()) for stage in record.training)
-        return replace(record, conditions=measured, training=training, cost=self._named(record.cost))
+        made = replace(record, conditions=measured, training=training, cost=self._named(record.cost))
+        if measured:
+            vars(made)["_ids"] = ids
+        return made
 
     def _light(self, planned: Condition, found: Measured) -> Measured:
         """What was measured, with the names of the plan; calibration is read of clean rows and single corruptions."""

@@ -190,7 +190,7 @@ def area_weights(common: frozenset[Curve]) -> dict[str, float]:
 
 def audit(records: Sequence[Record]) -> dict[str, float]:
     """The attention audit of each modality, mean over seeds; empty for a method that weighs none."""
-    return _over_seeds([robustness.audit(r) for r in records])
+    return _over_seeds(robustness.audits(records))
 
 
 def reliance(records: Sequence[Record]) -> dict[str, float]:

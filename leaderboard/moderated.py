@@ -58,9 +58,6 @@ def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summa
         raise ValueError(f"Expected `values` to be [seeds, rows], but got shape {x.shape}")
     seeds = len(x)
     scores = x.mean(axis=1)
-    if x.shape[1] == 1 and groups is None and np.isfinite(scores).all():  # of scores alone nothing is known about rows
-        variance, interaction = (float(scores.var(ddof=1)), 0.0) if seeds > 1 else (np.nan, np.nan)
-        return Summary(float(scores.mean()), seeds, variance, interaction, np.zeros(1))
     centred = _sums(x - scores[:, None], groups) / x.shape[1]  # [seeds, groups]
     rows = centred.mean(axis=0)
     variance, interaction = np.nan, np.nan
@@ -68,6 +65,21 @@ def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summa
         variance = float(scores.var(ddof=1))
         interaction = float(_spread(centred - rows).sum() / (seeds - 1))
     return Summary(float(scores.mean()), seeds, variance, interaction, rows)
+
+
+def of_scores(values: Mapping[str, Sequence[float]]) -> dict[str, Summary]:
+    """`summarise` of each method's scores, one per seed, of which nothing is known about rows."""
+    by_number: dict[int, list[str]] = {}
+    for name, own in values.items():
+        by_number.setdefault(len(own), []).append(name)
+    found: dict[str, Summary] = {}
+    for seeds, names in by_number.items():  # all of as many seeds at once: a board asks for thousands
+        x = np.array([values[name] for name in names], dtype=np.float64)
+        variances = x.var(axis=1, ddof=1).tolist() if seeds > 1 else [np.nan] * len(x)
+        interaction = 0.0 if seeds > 1 else np.nan
+        for name, mean, variance in zip(names, x.mean(axis=1).tolist(), variances, strict=True):
+            found[name] = Summary(mean, seeds, variance, interaction, np.zeros(1))
+    return {name: found[name] for name in values}
 
 
 class Pairs(NamedTuple):

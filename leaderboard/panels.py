@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from leaderboard import moderated, outcomes, pillars, stats
 from leaderboard.effect import Effect
 from leaderboard.measures import MEASURES, area_weights, common_curves, measure
-from leaderboard.moderated import Panel, Summary, summarise
+from leaderboard.moderated import Panel, Summary
 from leaderboard.pillars import Weights
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
@@ -99,7 +97,7 @@ def _intervals(
         assert unimodal is not None
         scale = 1 / abs(clean.unit)
         return {m: estimate(clean.difference(m, unimodal).scaled(scale), own) for m, own in values.items()}
-    own = moderated.panel({label: summarise(np.array(several)[:, None]) for label, several in values.items()})
+    own = moderated.panel(moderated.of_scores(values))
     return {label: estimate(own.cell(label), several) for label, several in values.items()}
 
 
@@ -137,15 +135,14 @@ def side(
 
 
 def _values(records: Sequence[Record], measured: Mapping[str, Linear]) -> dict[str, list[float]]:
-    scores = [{c.id: c.score for c in r.conditions} for r in records]
+    scores = [dict(zip(r.ids, [c.score for c in r.conditions], strict=True)) for r in records]
     found = {m: [own.of(s) for s in scores] for m, own in measured.items()}
     return {m: [v for v in own if v is not None] for m, own in found.items() if None not in own}
 
 
 def _by_score(values: Mapping[str, Sequence[float]], measured: Mapping[str, Linear]) -> dict[str, Summary]:
     """In the metric's own units, as what is known by row is."""
-    own = {m: (np.array(v, dtype=np.float64) - measured[m].shift) / measured[m].scale for m, v in values.items()}
-    return {m: summarise(v[:, None]) for m, v in own.items()}
+    return moderated.of_scores({m: [(x - measured[m].shift) / measured[m].scale for x in v] for m, v in values.items()})
 
 
 def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | None) -> dict[str, Linear]:

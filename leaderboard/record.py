@@ -238,6 +238,14 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     error: Failure | None = None
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """Of the conditions, in their order; made once, because a board asks again and again."""
+        known = vars(self)
+        if "_ids" not in known:
+            known["_ids"] = tuple([c.id for c in self.conditions])
+        return known["_ids"]
+
+    @property
     def clean(self) -> float:
         """The clean score."""
         return self.conditions[0].score
@@ -293,8 +301,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
             return
         if not self.conditions or self.conditions[0].kind != "clean":
             raise InvalidRecord("the first condition must be `clean`")
-        ids = [c.id for c in self.conditions]
-        if len(set(ids)) != len(ids):
+        if len(set(self.ids)) != len(self.ids):
             raise InvalidRecord("conditions are not unique")
         if list(map(_FACTS, self.conditions)) != list(map(_FACTS, self.cell.conditions)):
             raise InvalidRecord("the measured conditions are not those of the cell")

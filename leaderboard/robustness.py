@@ -14,6 +14,8 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
 
 from leaderboard.record import Record
 
@@ -21,6 +23,7 @@ Curve = tuple[str, str]
 """Modality and corruption of a severity curve."""
 
 LEVELS = 5
+_SEVERITIES = dict.fromkeys(range(LEVELS + 1)).keys()
 WEAK = 0.8
 """A clean normalised score below this share of concat's is not worth retaining: retention stays blank."""
 
@@ -41,20 +44,22 @@ def curves(record: Record, kind: Literal["single", "joint", "misaligned"] = "sin
 
     The joint curve is filed under `("joint", "joint")`, the misaligned ones under `(modality, "misaligned")`.
     """
-    known = vars(record).setdefault("_curves", {})  # a board asks twenty times
-    if kind not in known:
-        known[kind] = _curves(record, kind)
-    return known[kind]
+    known = vars(record)
+    if "_curves" not in known:  # a board asks twenty times
+        known["_curves"] = _curves(record)
+    return known["_curves"][kind]
 
 
-def _curves(record: Record, kind: str) -> dict[Curve, tuple[float, ...]]:
-    found: dict[Curve, dict[int, float]] = {}
+def _curves(record: Record) -> dict[str, dict[Curve, tuple[float, ...]]]:
+    found: dict[str, dict[Curve, dict[int, float]]] = {"single": {}, "joint": {}, "misaligned": {}}
     for c in record.conditions:
-        if c.kind == kind:
-            key = _curve(c.modality or "joint", c.corruption or kind)
-            found.setdefault(key, {0: record.clean})[c.severity] = c.score
-    levels = range(LEVELS + 1)
-    return {key: tuple(curve[s] for s in levels) for key, curve in found.items() if set(curve) == set(levels)}
+        if c.kind in found:
+            key = _curve(c.modality or "joint", c.corruption or c.kind)
+            found[c.kind].setdefault(key, {0: record.clean})[c.severity] = c.score
+    return {
+        kind: {key: tuple([curve[s] for s in _SEVERITIES]) for key, curve in own.items() if curve.keys() == _SEVERITIES}
+        for kind, own in found.items()
+    }
 
 
 @lru_cache(maxsize=10_000)
@@ -65,14 +70,14 @@ def _curve(modality: str, corruption: str) -> Curve:
 
 def area(curve: Sequence[float]) -> float:
     """`R_c`: area under a severity curve by the trapezoid rule, severities 0 to 5 spanning an interval of length 1."""
-    return sum((a + b) / 2 for a, b in pairwise(curve)) / (len(curve) - 1)
+    return (sum(curve) - (curve[0] + curve[-1]) / 2) / (len(curve) - 1)
 
 
 def areas(record: Record, kind: Literal["single", "joint", "misaligned"] = "single") -> dict[Curve, float]:
     """`R_{k,c}` of every complete curve, chance-normalised."""
     known = vars(record).setdefault("_areas", {})
     if kind not in known:
-        known[kind] = {key: area(_normalised(curve, record)) for key, curve in curves(record, kind).items()}
+        known[kind] = {key: _normalise(area(curve), record) for key, curve in curves(record, kind).items()}
     return known[kind]
 
 
@@ -200,9 +205,10 @@ def _filled(record: Record, fill: Literal["zero", "mean"]) -> float | None:
 def uncertainty(record: Record) -> dict[str, float | None]:
     """AUROC of the uncertainty that a method declares against its errors: clean, and means over other conditions."""
 
+    told = [(c.kind, c.diagnostics["error_auroc"]) for c in record.conditions if "error_auroc" in c.diagnostics]
+
     def mean_of(kind: str) -> float | None:
-        found = [c.diagnostics.get("error_auroc") for c in record.conditions if c.kind == kind]
-        return _mean([value for value in found if value is not None])
+        return _mean([value for of, value in told if of == kind])
 
     return {
         "uncertainty_auroc": mean_of("clean"),
@@ -216,10 +222,10 @@ def calibration(record: Record) -> dict[str, float]:
     found = dict(record.conditions[0].calibration)
     corrupted = [c.calibration for c in record.conditions if c.kind == "single"]
     for name in found.copy():
-        values = [c.get(name) for c in corrupted]
+        values = [c[name] for c in corrupted if name in c]
         # One without a value would make the mean one over other conditions than the rest of the board's.
-        if values and None not in values:
-            found[f"{name}_corrupted"] = sum(v for v in values if v is not None) / len(values)
+        if values and len(values) == len(corrupted):
+            found[f"{name}_corrupted"] = sum(values) / len(values)
     return found
 
 
@@ -251,32 +257,44 @@ def attention_audit(record: Record) -> dict[Curve, float]:
     The claim of a method that weighs modalities is a value near -1. Weights that do not move give 0. Empty for a method
     that weighs none.
     """
-    weights = {c.id: c.weights for c in record.conditions}
-    found: dict[Curve, float] = {}
+    return _attention_audits([record])[0]
+
+
+def audits(records: Sequence[Record]) -> list[dict[str, float]]:
+    """The attention audit of each modality, the mean over its corruptions, of each record."""
+    return [_by_modality(own) for own in _attention_audits(records)]
+
+
+def _attention_audits(records: Sequence[Record]) -> list[dict[Curve, float]]:
+    """Those of many records, whose thousands of correlations are taken at once."""
+    series = [_weights(record) for record in records]
+    every = [line for own in series for line in own.values()]
+    found = iter(_with_severity(np.array(every)) if every else ())
+    return [{key: next(found) for key in own} for own in series]
+
+
+def _weights(record: Record) -> dict[Curve, list[float]]:
+    """The mean weight of a modality at severities 0 to 5 of what befalls it."""
+    known = {(c.modality, c.corruption, c.severity): c.weights for c in record.conditions if c.kind == "single"}
+    clean = record.conditions[0].weights
+    found: dict[Curve, list[float]] = {}
     for k, c in curves(record):
-        ids = ["clean", *(f"single:{k}:{c}:{s}" for s in range(1, LEVELS + 1))]
-        series = [own[record.cell.modalities.index(k)] for i in ids if (own := weights.get(i)) is not None]
-        if len(series) == len(ids):
-            # Rounding noise has a rank too: differences below 1e-6 are none.
-            found[k, c] = _rank_correlation([round(weight, 6) for weight in series])
+        own = [clean, *(known[k, c, s] for s in range(1, LEVELS + 1))]
+        i = record.cell.modalities.index(k)
+        line = [weights[i] for weights in own if weights is not None and len(weights) > i]
+        if len(line) == len(own):
+            found[k, c] = line
     return found
 
 
-def _rank_correlation(series: Sequence[float]) -> float:
-    """Spearman's, with the order of the series; 0 if it does not move. A board asks a hundred thousand times."""
-    places = sorted(series)
-    if places[0] == places[-1]:
-        return 0.0
-    ranks = [(places.index(v) + len(places) - 1 - places[::-1].index(v)) / 2 for v in series]
-    middle = (len(series) - 1) / 2
-    both = sum([(i - middle) * (r - middle) for i, r in enumerate(ranks)])
-    own, other = (sum([(x - middle) ** 2 for x in xs]) for xs in (ranks, range(len(series))))
-    return both / math.sqrt(own * other)
-
-
-def audit(record: Record) -> dict[str, float]:
-    """The attention audit of each modality: the mean over its corruptions."""
-    return _by_modality(attention_audit(record))
+def _with_severity(series: NDArray[np.float64]) -> list[float]:
+    """Spearman's correlation of each line `[lines, severities]` with its own order; 0 if it does not move."""
+    # Rounding noise has a rank too: differences below 1e-6 are none.
+    ranks: NDArray[np.float64] = scipy.stats.rankdata(series.round(6), axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    order: NDArray[np.float64] = np.arange(series.shape[1]) - (series.shape[1] - 1) / 2
+    size = np.sqrt((ranks**2).sum(axis=1) * (order**2).sum())
+    return np.divide(ranks @ order, size, out=np.zeros(len(series)), where=size > 0).tolist()
 
 
 @dataclass(frozen=True)
@@ -344,10 +362,6 @@ def validation(record: Record) -> float | None:
 
 def _normalise(score: float, record: Record) -> float:
     return normalise(score, record.trivial, record.cell.higher_is_better)
-
-
-def _normalised(curve: Sequence[float], record: Record) -> list[float]:
-    return [_normalise(score, record) for score in curve]
 
 
 def _error(curve: Sequence[float], record: Record) -> float:

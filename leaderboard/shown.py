@@ -5,6 +5,7 @@ A method, a dataset, an error may be called anything. Every output of the leader
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -32,6 +33,12 @@ def shown_within(value: Any) -> Any:
     return value
 
 
+def shown_json(value: Any) -> str:
+    """JSON of what `shown_within` makes of JSON types, which is mostly what they are: few names need spelling."""
+    text = _json(value)
+    return _json(shown_within(value)) if "\\" in text or _OBEYED.search(text) else text
+
+
 def shortened(text: str, longest: int) -> str:
     """A long name loses its middle: what tells two of them apart is mostly at the end."""
     if len(text) <= longest:
@@ -44,6 +51,10 @@ def field(text: str) -> str:
     """A field of a CSV file that no spreadsheet takes for a formula."""
     safe = shown(text)
     return f"'{safe}" if safe.startswith(_FORMULA) else safe
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def _spelt(code: int) -> str:

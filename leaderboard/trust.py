@@ -42,10 +42,9 @@ class Claim(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> Claim:
         """The claim of a successful record."""
-        cell, conditions = record.cell, record.conditions
-        ids, said = tuple(c.id for c in conditions), tuple(c.score for c in conditions)
+        cell, said = record.cell, tuple([c.score for c in record.conditions])
         facts = (record.predictions, record.rows, record.trivial, cell.target, cell.metric, cell.bayes)
-        return cls(cell.id, *facts, ids, said)
+        return cls(cell.id, *facts, record.ids, said)
 
 
 class Stack(NamedTuple):

@@ -46,14 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the board."""
-    from leaderboard.board import build_all, of_league
-    from leaderboard.merge import BoardError, gather
     from leaderboard.store import no_garbage
 
-    sources, beside = sources_of(args, folders_of(args))
     with no_garbage():
-        evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
-        boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from leaderboard.board import build_all, of_league
+    from leaderboard.merge import BoardError, gather
+
+    sources, beside = sources_of(args, folders_of(args))
+    evidence = gather(sources, args.datasets, args.skip_invalid, args.setting, beside, light=True)
+    boards = tuple(b for b in build_all(evidence) if args.track in (None, b.track))
     if not boards:
         raise BoardError(f"no records of the {args.track} track in {', '.join(map(str, sources))}")
     if args.league:

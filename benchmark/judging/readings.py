@@ -38,5 +38,5 @@ def gap_to_optimum(record: Record) -> float | None:
 
 def audit(record: Record) -> float | None:
     """Rank correlation of a modality's weight with the severity of its corruption, mean over modalities."""
-    found = robustness.audit(record)
+    found = robustness.audits([record])[0]
     return float(np.mean(list(found.values()))) if found else None

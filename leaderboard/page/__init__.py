@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,7 +16,7 @@ from importlib.resources import files
 
 from leaderboard.board import Board
 from leaderboard.page.payload import details, payload
-from leaderboard.shown import shown_within
+from leaderboard.shown import shown_json
 from leaderboard.tables import Cell, table
 
 _SCRIPTS = (
@@ -47,8 +46,8 @@ def page(boards: Sequence[Board], about: Mapping[str, str] | None = None) -> str
         "{{policy}}": policy,
         "{{style}}": _asset("glue/page.css"),
         "{{plain}}": "".join(map(_plain, boards)),
-        "{{data}}": _embedded(shown_within(payload(boards, about or {}))),
-        "{{details}}": _packed(shown_within(details(boards))),
+        "{{data}}": _embedded(shown_json(payload(boards, about or {}))),
+        "{{details}}": _packed(shown_json(details(boards))),
         "{{scripts}}": "\n".join(f"<script>{s}</script>" for s in scripts),
     }
     text = _asset("glue/page.html")
@@ -90,14 +89,12 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _packed(value: object) -> str:
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+def _packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
-def _embedded(value: object) -> str:
+def _embedded(text: str) -> str:
     """JSON that cannot end the element it stands in."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     for raw in "<>&\u2028\u2029":
         text = text.replace(raw, f"\\u{ord(raw):04x}")
     return text

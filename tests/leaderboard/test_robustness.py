@@ -218,9 +218,10 @@ def test_attention_audit_is_spearman_of_weight_and_severity() -> None:
     assert found["image", "a"] == pytest.approx(-1)  # of its rank, not of its value
     assert found["image", "b"] == pytest.approx(1 - 6 * (25 + 4 + 4 + 4 + 4 + 25) / (6 * 35))
     assert found["sound", "a"] == 0  # the weight of sound did not move
-    assert rb.audit(m)["image"] == pytest.approx((found["image", "a"] + found["image", "b"]) / 2)
+    assert rb.audits([m])[0]["image"] == pytest.approx((found["image", "a"] + found["image", "b"]) / 2)
     assert rb.attention_audit(weighing({("sound", "a"): falling}))["sound", "a"] == pytest.approx(1)
-    assert rb.audit(BASE) == {}
+    assert rb.audits([BASE, m, BASE])[::2] == [{}, {}]
+    assert rb.audits([BASE, m])[1] == rb.audits([m])[0]
 
 
 def test_calibration_is_averaged_over_corruptions() -> None:
