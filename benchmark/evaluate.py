@@ -176,6 +176,16 @@ def _rows_of(tokens: Tokens, rows: Tensor | slice) -> Tokens:
     return tokens._replace(x=tokens.x[rows], mask=None if tokens.mask is None else tokens.mask[rows])
 
 
+class _Shared(Tokens):
+    """Tokens that many conditions have in common: their mean is taken once. What `_replace` makes of them has none."""
+
+    def mean(self) -> Tensor:
+        known = vars(self)
+        if "_mean" not in known:
+            known["_mean"] = super().mean()
+        return known["_mean"]
+
+
 @dataclass
 class _View:
     """One batch of test rows, and its tokens under the conditions met so far.
@@ -216,7 +226,7 @@ class _View:
             known = {name: _rows_of(tokens, here) for name, tokens in self.table.items()}
             inputs = {name: x for name, x in self.batch.inputs.items() if name not in known}
             found = known | (self.method.tokenize(inputs, self.batch.present, self.full) if inputs else {})
-            self._clean = {name: found[name] for name in self.method.task.names if name in found}
+            self._clean = {name: _Shared(*found[name]) for name in self.method.task.names if name in found}
         return self._clean
 
     def _changed(self, condition: Condition) -> dict[str, str]:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from leaderboard.record import Record
 
+Floats = NDArray[np.float64]
+
 Curve = tuple[str, str]
 """Modality and corruption of a severity curve."""
 
@@ -287,14 +289,14 @@ def _weights(record: Record) -> dict[Curve, list[float]]:
     return found
 
 
-def _with_severity(series: NDArray[np.float64]) -> list[float]:
+def _with_severity(series: Floats) -> list[float]:
     """Spearman's correlation of each line `[lines, severities]` with its own order; 0 if it does not move."""
     # Rounding noise has a rank too: differences below 1e-6 are none.
-    ranks: NDArray[np.float64] = scipy.stats.rankdata(series.round(6), axis=1)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    order: NDArray[np.float64] = np.arange(series.shape[1]) - (series.shape[1] - 1) / 2
-    size = np.sqrt((ranks**2).sum(axis=1) * (order**2).sum())
-    return np.divide(ranks @ order, size, out=np.zeros(len(series)), where=size > 0).tolist()
+    ranked: Floats = scipy.stats.rankdata(series.round(6), axis=1)
+    ranks: Floats = ranked - ranked.mean(axis=1, keepdims=True)
+    order: Floats = np.linspace(-1, 1, series.shape[1])
+    size: Floats = np.sqrt((ranks**2).sum(axis=1) * (order**2).sum())
+    return np.where(size > 0, ranks @ order / np.where(size > 0, size, 1), 0).tolist()
 
 
 @dataclass(frozen=True)

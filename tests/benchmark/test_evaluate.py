@@ -8,13 +8,13 @@ import torch
 
 from benchmark.conditions import resolve, versions
 from benchmark.conformance.probe import Probe
-from benchmark.evaluate import sweep
+from benchmark.evaluate import _Shared, sweep
 from benchmark.tally import calibration_error
 from datamodules.base import Batches
 from datamodules.corruptions import catalogue, corrupt, corruption_key, drop_modalities, noise
 from datamodules.spec import Batch
 from leaderboard.record import Condition
-from methods import Method, Recipe, methods
+from methods import Method, Recipe, Tokens, methods
 
 RECIPE = Recipe(width=8, epochs=1, batch_size=64)
 
@@ -188,3 +188,12 @@ def test_a_modality_alone_goes_at_its_rate_and_no_other_does() -> None:
     for rate in (0.1, 0.3, 0.5, 0.7):
         assert there[f"missing_rate:a:{rate}"]["b"] == there[f"missing_rate:b:{rate}"]["a"] == 1
         assert there[f"missing_rate:a:{rate}"]["a"] == pytest.approx(1 - rate, abs=0.15)
+
+
+def test_the_mean_of_clean_tokens_is_taken_once_and_is_not_that_of_what_is_made_of_them() -> None:
+    tokens = Tokens(torch.rand(2, 3, 4), (3,))
+    shared = _Shared(*tokens)
+    first = shared.mean()
+    assert torch.equal(first, tokens.mean())
+    assert shared.mean() is first
+    assert torch.equal(shared._replace(x=-tokens.x).mean(), -first)
