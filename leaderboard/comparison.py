@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from leaderboard import measures, moderated, outcomes, pillars, rows, scores, variance_prior
 from leaderboard.effect import Effect, Verdict, judge
 from leaderboard.merge import BoardError, Evidence
-from leaderboard.moderated import Summary, summarise
 from leaderboard.record import Condition, Record
 from leaderboard.store import Store
+from leaderboard.summary import Summary, summarise
 
 if TYPE_CHECKING:
     from pandas import DataFrame

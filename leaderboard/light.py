@@ -26,15 +26,16 @@ class Lighten:
 
     def __init__(self) -> None:
         self._shared: dict[tuple[Condition, ...], tuple[tuple[Condition, ...], tuple[str, ...]]] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._values: dict[tuple[str, bytes], Any] = {}
 
     def __call__(self, record: Record) -> Record:
         """The record without learning curves, further metrics and other diagnostics."""
         planned = record.cell.conditions
-        if planned not in self._shared:
-            self._shared[planned] = planned, tuple(c.id for c in planned)
-        planned, ids = self._shared[planned]
+        shared = self._shared.get(planned)
+        if shared is None:
+            shared = self._shared[planned] = planned, tuple(c.id for c in planned)
+        planned, ids = shared
         # The same value, so the cell stays the same; a replaced cell would be hashed again.
         force_setattr(record.cell, "conditions", planned)
         for name in _COMMON:
@@ -66,4 +67,5 @@ class Lighten:
 
     def _named(self, numbers: Numbers) -> Numbers:
         """The same with names that are kept once: of thirty conditions they take as much room as the numbers."""
-        return {self._names.setdefault(name, name): value for name, value in numbers.items()}
+        names = tuple(numbers)
+        return dict(zip(self._names.setdefault(names, names), numbers.values(), strict=True))

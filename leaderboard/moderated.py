@@ -12,74 +12,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard import variance_prior
 from leaderboard.effect import Effect, freedom_of_two, satterthwaite
+from leaderboard.summary import Summary, spread
 from leaderboard.variance_prior import Prior
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """One method on one dataset, as far as comparisons need it.
-
-    Attributes:
-        mean: Of the score over seeds.
-        seeds: How many.
-        variance: Of the score over seeds; not a number with one seed.
-        interaction: The part of `variance` that comes from rows going another way with each seed, which a mean over
-            rows and seeds shows among its rows too; not a number with one seed.
-        rows: What each group of rows adds to the mean, less its share of it, `[groups]`; a single 0 when only scores
-            are known.
-    """
-
-    mean: float
-    seeds: int
-    variance: float
-    interaction: float
-    rows: Floats
-
-
-def summarise(values: NDArray[Any], groups: NDArray[Any] | None = None) -> Summary:
-    """Reduce what rows add to a score to what comparisons need.
-
-    Args:
-        values: `[seeds, rows]` with the score of each seed as the mean over rows; `[seeds, 1]` when only scores are
-            known.
-        groups: `[rows]`, equal where rows are not independent (questions about one image); None: all are.
-    """
-    x = np.asarray(values, dtype=np.float64)
-    if x.ndim != 2 or 0 in x.shape:
-        raise ValueError(f"Expected `values` to be [seeds, rows], but got shape {x.shape}")
-    seeds = len(x)
-    scores = x.mean(axis=1)
-    centred = _sums(x - scores[:, None], groups) / x.shape[1]  # [seeds, groups]
-    rows = centred.mean(axis=0)
-    variance, interaction = np.nan, np.nan
-    if seeds > 1:
-        variance = float(scores.var(ddof=1))
-        interaction = float(_spread(centred - rows).sum() / (seeds - 1))
-    return Summary(float(scores.mean()), seeds, variance, interaction, rows)
-
-
-def of_scores(values: Mapping[str, Sequence[float]]) -> dict[str, Summary]:
-    """`summarise` of each method's scores, one per seed, of which nothing is known about rows."""
-    by_number: dict[int, list[str]] = {}
-    for name, own in values.items():
-        by_number.setdefault(len(own), []).append(name)
-    found: dict[str, Summary] = {}
-    for seeds, names in by_number.items():  # all of as many seeds at once: a board asks for thousands
-        x = np.array([values[name] for name in names], dtype=np.float64)
-        variances = x.var(axis=1, ddof=1).tolist() if seeds > 1 else [np.nan] * len(x)
-        interaction = 0.0 if seeds > 1 else np.nan
-        for name, mean, variance in zip(names, x.mean(axis=1).tolist(), variances, strict=True):
-            found[name] = Summary(mean, seeds, variance, interaction, np.zeros(1))
-    return {name: found[name] for name in values}
 
 
 class Pairs(NamedTuple):
@@ -167,7 +110,7 @@ class Panel:
     def _effect(self, value: float, noise: float, freedom: float, rows: Floats, share: float) -> Effect:
         """An estimate with the variance that its seeds have and that its rows have."""
         # Part of what the rows show is the luck of these seeds, which is in the seeds' variance already.
-        left = max(float(_spread(rows)) - share, 0.0)
+        left = max(float(spread(rows)) - share, 0.0)
         return Effect(value, noise + left, freedom_of_two(noise, freedom, left, self._row_freedom))
 
     @cached_property
@@ -232,25 +175,6 @@ def unit(trivial: float, higher_is_better: bool) -> float:
     if room <= 0:
         raise ValueError(f"Expected the trivial score to leave room above it, but it is {trivial}")
     return 1 / room if higher_is_better else -1 / room
-
-
-def _sums(x: Floats, groups: NDArray[Any] | None) -> Floats:
-    """Sums over groups of the last axis."""
-    if groups is None:
-        return x
-    if len(groups) != x.shape[-1]:
-        raise ValueError(f"Expected `groups` to have {x.shape[-1]} rows, but got {len(groups)}")
-    if (groups[1:] < groups[:-1]).any():
-        order = np.argsort(groups, kind="stable")
-        x, groups = x[..., order], groups[order]
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    return np.add.reduceat(x, starts, axis=-1)
-
-
-def _spread(rows: NDArray[Any]) -> Floats:
-    """Variance, over draws of groups, of the sum of what groups add `[..., groups]`, which are centred."""
-    groups = rows.shape[-1]
-    return (rows**2).sum(axis=-1) * (groups / (groups - 1) if groups > 1 else 1.0)
 
 
 def _root(covariance: Floats) -> Floats:

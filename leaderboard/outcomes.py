@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard import rows
-from leaderboard.moderated import Summary, summarise
 from leaderboard.record import Record
 from leaderboard.store import Store
+from leaderboard.summary import Summary, summarise
 
 GROUPS = 500  # independent draws of which a variance is known to 6 %; more rows are put together at random
 STEPS = 127  # of what a group adds, on either side of 0: rounding changes a variance by 1 in 100 at most, mostly less

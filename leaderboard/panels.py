@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 from leaderboard import moderated, outcomes, pillars, stats
 from leaderboard.effect import Effect
 from leaderboard.measures import MEASURES, area_weights, common_curves, measure
-from leaderboard.moderated import Panel, Summary
+from leaderboard.moderated import Panel
 from leaderboard.pillars import Weights
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve, curves, normalise
 from leaderboard.row_summaries import by_row
 from leaderboard.stats import Estimate
+from leaderboard.summary import Summary, of_scores
 from leaderboard.variance_prior import Prior
 
 
@@ -31,7 +33,7 @@ class Linear:
         """Its value from the scores by condition; None if one is lacking."""
         if not scores.keys() >= self.weights.keys():
             return None
-        return self.shift + self.scale * sum(w * scores[name] for name, w in self.weights.items())
+        return self.shift + self.scale * sum(map(mul, self.weights.values(), map(scores.__getitem__, self.weights)))
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,21 @@ def estimate(effect: Effect, values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, tuple(values))
 
 
-def estimates(
-    methods: Mapping[str, Sequence[Record]], side: Side, baselines: Baselines
-) -> dict[str, dict[str, Estimate]]:
+Taken = Mapping[str, Sequence[Mapping[str, float]]]
+"""Method -> by seed, measure -> its value."""
+
+
+def taken(methods: Mapping[str, Sequence[Record]], baselines: Baselines, common: frozenset[Curve]) -> Taken:
+    """The measures of every method on a dataset that are not weighted sums over conditions."""
+    return {label: [measure(r, baselines, common) for r in own] for label, own in methods.items()}
+
+
+def estimates(taken: Taken, side: Side, baselines: Baselines) -> dict[str, dict[str, Estimate]]:
     """Every measure of every method on a dataset; one that some seed lacks is a hole, not a mean over the others."""
-    found: dict[str, dict[str, Estimate]] = {label: {} for label in methods}
-    for label in methods:
+    found: dict[str, dict[str, Estimate]] = {label: {} for label in taken}
+    for label in taken:
         for name, values in side.values[label].items():
             found[label][name] = side.estimate(name, label, values)
-    taken = {label: [measure(r, baselines, side.curves) for r in own] for label, own in methods.items()}
     for name in MEASURES:
         values = {m: [t[name] for t in several] for m, several in taken.items() if all(name in t for t in several)}
         for label, own in _intervals(name, values, side, baselines.chosen()).items():
@@ -97,8 +105,15 @@ def _intervals(
         assert unimodal is not None
         scale = 1 / abs(clean.unit)
         return {m: estimate(clean.difference(m, unimodal).scaled(scale), own) for m, own in values.items()}
-    own = moderated.panel(moderated.of_scores(values))
+    own = moderated.panel(of_scores(values))
     return {label: estimate(own.cell(label), several) for label, several in values.items()}
+
+
+class Begun(NamedTuple):
+    """A side whose rows are being read: its severity curves, and what waits for the rest."""
+
+    curves: frozenset[Curve]
+    finish: Callable[[], Side]
 
 
 def side(
@@ -107,7 +122,17 @@ def side(
     stores: Mapping[str, Any],
     priors: Mapping[str, Prior],
 ) -> Side:
-    """Read what rows add to every measure and put the methods beside each other.
+    """`begin` and finish."""
+    return begin(methods, reference, stores, priors).finish()
+
+
+def begin(
+    methods: Mapping[str, Sequence[Record]],
+    reference: Sequence[Record],
+    stores: Mapping[str, Any],
+    priors: Mapping[str, Prior],
+) -> Begun:
+    """Begin to read what rows add to every measure, to put the methods beside each other.
 
     Args:
         methods: Their records on one dataset, one per seed.
@@ -124,14 +149,19 @@ def side(
     weights = {m: own.weights for m, own in measured.items()}
     groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
     able = {n: list(own) for n, own in values.items() if own}
-    known = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
-    found = known or {name: _by_score(own, measured) for name, own in values.items()}
-    panels: dict[str, Panel] = {}
-    for m in measured:
-        own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
-        if own:
-            panels[m] = moderated.panel(own, unit, priors.get(m))
-    return Side(measured, panels, values, common, normal, known is not None)
+    reading = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
+
+    def finish() -> Side:
+        known = reading()
+        found = known or {name: _by_score(own, measured) for name, own in values.items()}
+        panels: dict[str, Panel] = {}
+        for m in measured:
+            own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
+            if own:
+                panels[m] = moderated.panel(own, unit, priors.get(m))
+        return Side(measured, panels, values, common, normal, known is not None)
+
+    return Begun(common, finish)
 
 
 def _values(records: Sequence[Record], measured: Mapping[str, Linear]) -> dict[str, list[float]]:
@@ -142,7 +172,7 @@ def _values(records: Sequence[Record], measured: Mapping[str, Linear]) -> dict[s
 
 def _by_score(values: Mapping[str, Sequence[float]], measured: Mapping[str, Linear]) -> dict[str, Summary]:
     """In the metric's own units, as what is known by row is."""
-    return moderated.of_scores({m: [(x - measured[m].shift) / measured[m].scale for x in v] for m, v in values.items()})
+    return of_scores({m: [(x - measured[m].shift) / measured[m].scale for x in v] for m, v in values.items()})
 
 
 def linear(reference: Sequence[Record], common: frozenset[Curve], unit: float | None) -> dict[str, Linear]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from numpy.typing import NDArray
 
 from leaderboard import outcomes
-from leaderboard.moderated import Summary
 from leaderboard.pillars import Weights
 from leaderboard.processes import cores, pool
 from leaderboard.record import Record
 from leaderboard.store import Store
+from leaderboard.summary import Summary
 
 _MANY = 2000  # files from which on it is worth starting processes
+
+
+ByRow = dict[str, dict[str, Summary]] | None
+"""Method -> measure -> summary."""
 
 
 def by_row(
@@ -24,8 +29,8 @@ def by_row(
     weights: Mapping[str, Weights],
     stores: Mapping[str, Any],
     groups: NDArray[Any] | None,
-) -> dict[str, dict[str, Summary]] | None:
-    """Method -> measure -> summary.
+) -> Callable[[], ByRow]:
+    """Begin to read; other processes go on with it while this one does something else.
 
     Args:
         methods: Their records on one dataset, one per seed.
@@ -35,20 +40,25 @@ def by_row(
         groups: The source of each row; None: all are independent.
 
     Returns:
-        None unless every cell has predictions of the same rows: what is known of some only cannot be compared.
+        What waits for the end. It gives None unless every cell has predictions of the same rows: what is known of
+        some only cannot be compared.
     """
     wanted = {name: {m: weights[m] for m in able[name]} for name in methods}
     if sum(map(len, methods.values())) < _MANY or cores() == 1 or not _all_folders(methods, stores):
-        done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
+        done = (outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items())
     else:
         # Where the predictions are, not the records: those are slow to send.
         files = [[(stores[r.cell.id], r.cell.id) for r in own] for own in methods.values()]
         metrics = [own[0].cell.metric for own in methods.values()]
         size = max(1, min(50, len(files) // (4 * cores())))
-        done = list(pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size))
-    found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
+        done = pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size)
+    return partial(_together, list(methods), done)
+
+
+def _together(names: Sequence[str], done: Iterable[dict[str, Summary] | None]) -> ByRow:
+    found = {name: own for name, own in zip(names, done, strict=True) if own is not None}
     sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
-    return found if len(found) == len(done) and len(sizes) == 1 else None
+    return found if len(found) == len(names) and len(sizes) == 1 else None
 
 
 def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:

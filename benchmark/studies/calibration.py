@@ -21,8 +21,9 @@ from benchmark.studies._output import add_output, write_numbers
 from leaderboard.effect import Effect, average, judge
 from leaderboard.hsu import with_the_best
 from leaderboard.merge import BoardError
-from leaderboard.moderated import Panel, panel, summarise
+from leaderboard.moderated import Panel, panel
 from leaderboard.stats import ALPHA, wilson
+from leaderboard.summary import summarise
 
 Floats = NDArray[np.float64]
 SEEDS = (2, 3, 5, 10)

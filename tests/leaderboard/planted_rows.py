@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leaderboard.moderated import Panel, Summary, panel, summarise
+from leaderboard.moderated import Panel, panel
+from leaderboard.summary import Summary, summarise
 
 
 @dataclass(frozen=True)

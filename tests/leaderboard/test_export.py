@@ -20,10 +20,10 @@ from leaderboard.board import build_all
 from leaderboard.comparison import compare
 from leaderboard.export import InvalidExport, read
 from leaderboard.merge import BoardError, gather
-from leaderboard.moderated import summarise
 from leaderboard.publish import publish
 from leaderboard.record import Failure, Record, Tuning
 from leaderboard.store import Store
+from leaderboard.summary import summarise
 from tests.fuzz.test_exports import _parts, written
 from tests.leaderboard.conftest import STANDARD, Planted, make_record, write_results
 from tests.records import changed

@@ -8,7 +8,8 @@ import scipy.stats
 
 from leaderboard.effect import average
 from leaderboard.hsu import critical, mean_pairs, with_the_best
-from leaderboard.moderated import Pairs, Panel, panel, summarise
+from leaderboard.moderated import Pairs, Panel, panel
+from leaderboard.summary import summarise
 from leaderboard.variance_prior import Prior
 from tests.leaderboard.planted_rows import WORLDS, World, summaries
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from leaderboard.moderated import Panel, panel, summarise, unit
+from leaderboard.moderated import Panel, panel, unit
+from leaderboard.summary import summarise
 from leaderboard.variance_prior import Prior
 from tests.leaderboard.planted_rows import WORLDS, World, summaries
 

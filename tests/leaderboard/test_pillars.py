@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from leaderboard import pillars
-from leaderboard.moderated import panel, summarise, unit
+from leaderboard.moderated import panel, unit
 from leaderboard.robustness import area
+from leaderboard.summary import summarise
 
 CURVES = [("image", "noise"), ("image", "blur"), ("audio", "noise")]
 
