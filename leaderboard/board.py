@@ -14,7 +14,7 @@ from leaderboard import board_notes, measures, panels, pillars, stats
 from leaderboard.leagues import League, leagues
 from leaderboard.merge import Evidence
 from leaderboard.moderated import Panel
-from leaderboard.panels import Begun, Side
+from leaderboard.panels import Side
 from leaderboard.ranking import PILLARS, Ranking, Standing, best_of_each, rank
 from leaderboard.record import Record
 from leaderboard.robustness import Baselines, Curve
@@ -157,10 +157,7 @@ def build(evidence: Evidence, track: str) -> Board:
     held = _held(evidence, track)
     names = list(held)
     baselines = {n: Baselines.of([r for r in evidence.records if r.cell.dataset == n]) for n in names}
-    begun = _begun(evidence, held)
-    # While other processes read what rows add.
-    taken = {n: panels.taken(own, baselines[n], begun[n].curves) for n, own in held.items() if own}
-    sides = _finished(begun)
+    sides = _sides(evidence, held)
     labels = sorted({r.cell.label for r in (*here, *failed)})
     unimodal = {r.cell.label for r in (*here, *failed) if r.cell.method == "unimodal"}
     chosen = {n: _chosen(baselines[n], own) for n, own in held.items()}
@@ -168,7 +165,7 @@ def build(evidence: Evidence, track: str) -> Board:
     placed = [*(m for m in labels if m not in unimodal), BEST_UNIMODAL]
     rankings = {p: rank(own, placed, control) for p, own in compared.items()}
     tops = {PILLARS[p]: best_of_each(own, placed) for p, own in compared.items()}
-    estimates = {n: panels.estimates(own, sides[n], baselines[n]) for n, own in taken.items()}
+    taken = {n: panels.estimates(own, sides[n], baselines[n]) for n, own in held.items() if own}
 
     def entry(label: str, n: str) -> Entry:
         if label not in held[n]:
@@ -176,7 +173,7 @@ def build(evidence: Evidence, track: str) -> Board:
         shown = BEST_UNIMODAL if label == chosen[n] else label
         best = tuple(m for m, by_dataset in tops.items() if shown in by_dataset.get(n, ()))
         own = held[n][label]
-        return Entry("ok", "", estimates[n][label], best, own, sum(not r.converged for r in own))
+        return Entry("ok", "", taken[n][label], best, own, sum(not r.converged for r in own))
 
     entries = {label: {n: entry(label, n) for n in names} for label in labels}
     first = {r.cell.label: r for r in reversed((*here, *failed))}
@@ -238,7 +235,7 @@ def build_all(evidence: Evidence) -> tuple[Board, ...]:
 
 def sides(evidence: Evidence, track: str) -> dict[str, Side]:
     """Dataset -> its methods side by side, as the board of a track has them."""
-    return _finished(_begun(evidence, _held(evidence, track)))
+    return _sides(evidence, _held(evidence, track))
 
 
 def _held(evidence: Evidence, track: str) -> Held:
@@ -251,12 +248,8 @@ def _held(evidence: Evidence, track: str) -> Held:
     return held
 
 
-def _begun(evidence: Evidence, held: Held) -> dict[str, Begun]:
-    return {n: _begin(n, own, _control(n, held, evidence), evidence) for n, own in held.items() if own}
-
-
-def _finished(begun: Mapping[str, Begun]) -> dict[str, Side]:
-    return {n: own.finish() for n, own in begun.items()}
+def _sides(evidence: Evidence, held: Held) -> dict[str, Side]:
+    return {n: _side(n, own, _control(n, held, evidence), evidence) for n, own in held.items() if own}
 
 
 def _control(dataset: str, held: Held, evidence: Evidence) -> tuple[Record, ...]:
@@ -268,10 +261,10 @@ def _control(dataset: str, held: Held, evidence: Evidence) -> tuple[Record, ...]
     return tuple(r for r in plain if r.cell.dataset == dataset)
 
 
-def _begin(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Begun:
+def _side(name: str, own: Mapping[str, tuple[Record, ...]], control: tuple[Record, ...], evidence: Evidence) -> Side:
     methods = {**own, evidence.control: control} if control else own
     reference = control or [r for several in own.values() for r in several]
-    return panels.begin(methods, reference, evidence.stores, evidence.priors.get(name, {}))
+    return panels.side(methods, reference, evidence.stores, evidence.priors.get(name, {}))
 
 
 def _chosen(baselines: Baselines, own: Mapping[str, Sequence[Record]]) -> str | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
 from leaderboard import moderated, outcomes, pillars, stats
 from leaderboard.effect import Effect
@@ -70,21 +70,15 @@ def estimate(effect: Effect, values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, tuple(values))
 
 
-Taken = Mapping[str, Sequence[Mapping[str, float]]]
-"""Method -> by seed, measure -> its value."""
-
-
-def taken(methods: Mapping[str, Sequence[Record]], baselines: Baselines, common: frozenset[Curve]) -> Taken:
-    """The measures of every method on a dataset that are not weighted sums over conditions."""
-    return {label: [measure(r, baselines, common) for r in own] for label, own in methods.items()}
-
-
-def estimates(taken: Taken, side: Side, baselines: Baselines) -> dict[str, dict[str, Estimate]]:
+def estimates(
+    methods: Mapping[str, Sequence[Record]], side: Side, baselines: Baselines
+) -> dict[str, dict[str, Estimate]]:
     """Every measure of every method on a dataset; one that some seed lacks is a hole, not a mean over the others."""
-    found: dict[str, dict[str, Estimate]] = {label: {} for label in taken}
-    for label in taken:
+    found: dict[str, dict[str, Estimate]] = {label: {} for label in methods}
+    for label in methods:
         for name, values in side.values[label].items():
             found[label][name] = side.estimate(name, label, values)
+    taken = {label: [measure(r, baselines, side.curves) for r in own] for label, own in methods.items()}
     for name in MEASURES:
         values = {m: [t[name] for t in several] for m, several in taken.items() if all(name in t for t in several)}
         for label, own in _intervals(name, values, side, baselines.chosen()).items():
@@ -109,30 +103,13 @@ def _intervals(
     return {label: estimate(own.cell(label), several) for label, several in values.items()}
 
 
-class Begun(NamedTuple):
-    """A side whose rows are being read: its severity curves, and what waits for the rest."""
-
-    curves: frozenset[Curve]
-    finish: Callable[[], Side]
-
-
 def side(
     methods: Mapping[str, Sequence[Record]],
     reference: Sequence[Record],
     stores: Mapping[str, Any],
     priors: Mapping[str, Prior],
 ) -> Side:
-    """`begin` and finish."""
-    return begin(methods, reference, stores, priors).finish()
-
-
-def begin(
-    methods: Mapping[str, Sequence[Record]],
-    reference: Sequence[Record],
-    stores: Mapping[str, Any],
-    priors: Mapping[str, Prior],
-) -> Begun:
-    """Begin to read what rows add to every measure, to put the methods beside each other.
+    """Read what rows add to every measure and put the methods beside each other.
 
     Args:
         methods: Their records on one dataset, one per seed.
@@ -149,19 +126,14 @@ def begin(
     weights = {m: own.weights for m, own in measured.items()}
     groups = outcomes.grouping([r for own in methods.values() for r in own], stores)
     able = {n: list(own) for n, own in values.items() if own}
-    reading = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
-
-    def finish() -> Side:
-        known = reading()
-        found = known or {name: _by_score(own, measured) for name, own in values.items()}
-        panels: dict[str, Panel] = {}
-        for m in measured:
-            own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
-            if own:
-                panels[m] = moderated.panel(own, unit, priors.get(m))
-        return Side(measured, panels, values, common, normal, known is not None)
-
-    return Begun(common, finish)
+    known = by_row({n: methods[n] for n in able}, able, weights, stores, groups)
+    found = known or {name: _by_score(own, measured) for name, own in values.items()}
+    panels: dict[str, Panel] = {}
+    for m in measured:
+        own = {name: summaries[m] for name, summaries in found.items() if m in summaries}
+        if own:
+            panels[m] = moderated.panel(own, unit, priors.get(m))
+    return Side(measured, panels, values, common, normal, known is not None)
 
 
 def _values(records: Sequence[Record], measured: Mapping[str, Linear]) -> dict[str, list[float]]:

@@ -93,12 +93,8 @@ def modality_areas(record: Record, only: Collection[Curve] | None = None) -> dic
     Raises:
         KeyError: If the record lacks one of `only`: a mean over what happens to exist would not be comparable.
     """
-    known = vars(record).setdefault("_modality_areas", {})
-    wanted = None if only is None else frozenset(only)
-    if wanted not in known:
-        own = areas(record)
-        known[wanted] = _by_modality(own if wanted is None else {key: own[key] for key in sorted(wanted)})
-    return known[wanted]
+    own = areas(record)
+    return _by_modality(own if only is None else {key: own[key] for key in sorted(only)})
 
 
 def robustness(record: Record, only: Collection[Curve] | None = None) -> float | None:

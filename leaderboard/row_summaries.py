@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -19,18 +18,14 @@ from leaderboard.summary import Summary
 _MANY = 2000  # files from which on it is worth starting processes
 
 
-ByRow = dict[str, dict[str, Summary]] | None
-"""Method -> measure -> summary."""
-
-
 def by_row(
     methods: Mapping[str, Sequence[Record]],
     able: Mapping[str, Sequence[str]],
     weights: Mapping[str, Weights],
     stores: Mapping[str, Any],
     groups: NDArray[Any] | None,
-) -> Callable[[], ByRow]:
-    """Begin to read; other processes go on with it while this one does something else.
+) -> dict[str, dict[str, Summary]] | None:
+    """Method -> measure -> summary.
 
     Args:
         methods: Their records on one dataset, one per seed.
@@ -40,25 +35,20 @@ def by_row(
         groups: The source of each row; None: all are independent.
 
     Returns:
-        What waits for the end. It gives None unless every cell has predictions of the same rows: what is known of
-        some only cannot be compared.
+        None unless every cell has predictions of the same rows: what is known of some only cannot be compared.
     """
     wanted = {name: {m: weights[m] for m in able[name]} for name in methods}
     if sum(map(len, methods.values())) < _MANY or cores() == 1 or not _all_folders(methods, stores):
-        done = (outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items())
+        done = [outcomes.summaries(own, wanted[name], stores, groups) for name, own in methods.items()]
     else:
         # Where the predictions are, not the records: those are slow to send.
         files = [[(stores[r.cell.id], r.cell.id) for r in own] for own in methods.values()]
         metrics = [own[0].cell.metric for own in methods.values()]
         size = max(1, min(50, len(files) // (4 * cores())))
-        done = pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size)
-    return partial(_together, list(methods), done)
-
-
-def _together(names: Sequence[str], done: Iterable[dict[str, Summary] | None]) -> ByRow:
-    found = {name: own for name, own in zip(names, done, strict=True) if own is not None}
+        done = list(pool().map(outcomes.from_files, files, metrics, wanted.values(), repeat(groups), chunksize=size))
+    found = {name: own for name, own in zip(methods, done, strict=True) if own is not None}
     sizes = {len(summary.rows) for own in found.values() for summary in own.values()}
-    return found if len(found) == len(names) and len(sizes) == 1 else None
+    return found if len(found) == len(done) and len(sizes) == 1 else None
 
 
 def _all_folders(methods: Mapping[str, Sequence[Record]], stores: Mapping[str, Any]) -> bool:

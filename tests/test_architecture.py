@@ -128,6 +128,11 @@ def test_packages_are_typed() -> None:
         assert (ROOT / package / "py.typed").is_file()
 
 
+def test_processes_that_read_predictions_import_no_scipy() -> None:
+    code = "import sys, leaderboard.outcomes; print(*{'scipy', 'pandas', 'torch'} & set(sys.modules))"
+    assert not subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
 @pytest.mark.parametrize("command", [["--help"], ["list", "methods"], ["list", "datasets"], ["list", "corruptions"]])
 def test_listing_does_not_import_torch(command: list[str]) -> None:
     code = (
