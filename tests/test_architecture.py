@@ -130,7 +130,8 @@ def test_packages_are_typed() -> None:
 
 def test_processes_that_read_predictions_import_no_scipy() -> None:
     code = "import sys, leaderboard.outcomes; print(*{'scipy', 'pandas', 'torch'} & set(sys.modules))"
-    assert not subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert not done.stdout.split()
 
 
 @pytest.mark.parametrize("command", [["--help"], ["list", "methods"], ["list", "datasets"], ["list", "corruptions"]])
